@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _MEANINGS = {
     Component.STANDALONE: "The complete database in one process.",
-    Component.FRONTEND: "The protocol servers of a cluster (not available yet).",
-    Component.DATANODE: "The storage of a cluster (not available yet).",
+    Component.FRONTEND: "The protocol servers of a cluster.",
+    Component.DATANODE: "The storage of a cluster.",
     Component.METASRV: "The metadata of a cluster, in etcd.",
 }
 _EPILOG = """\b

@@ -5,17 +5,28 @@ from __future__ import annotations
 import os
 import resource
 import socket
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from tsdb.clock import Clock
 from tsdb.components._build_info import build_info
 from tsdb.config import MetaClientOptions
+from tsdb.errors import DeadlineExceeded, StartError
 from tsdb.ids import SYSTEM_IDS
 from tsdb.meta.client import MetaClient, MetaClientSettings, NodeDescription
+from tsdb.meta.errors import MetasrvUnreachable
 from tsdb.model import NodeRole
 from tsdb.processes.resident import resident_bytes
+from tsdb.telemetry import get_logger
 
 _START_ID_BYTES = 8
+START_TIMEOUTS = 20
+"""A start waits for a metadata server for so many times the timeout of one operation."""
+_PAUSE_SECONDS = 0.2
+
+T = TypeVar("T")
+_log = get_logger("tsdb.process")
 
 
 def open_meta_client(options: MetaClientOptions) -> MetaClient:
@@ -27,6 +38,23 @@ def open_meta_client(options: MetaClientOptions) -> MetaClient:
         tcp_nodelay=options.tcp_nodelay,
     )
     return MetaClient([str(each) for each in options.metasrv_addrs], settings)
+
+
+def await_metasrv(options: MetaClientOptions, ask: Callable[[], T]) -> T:
+    """Ask until a metadata server answers, since all processes may be started at once; StartError if none does."""
+    deadline = time.monotonic() + START_TIMEOUTS * options.timeout.seconds
+    while True:
+        try:
+            return ask()
+        except (MetasrvUnreachable, DeadlineExceeded) as error:
+            if time.monotonic() > deadline:
+                addresses = ", ".join(str(each) for each in options.metasrv_addrs)
+                raise StartError(
+                    f"no metadata server answers at {addresses}: {error.message}",
+                    hint="start `tsdb metasrv start`, or set meta_client.metasrv_addrs",
+                ) from error
+            _log.warning("waiting for a metadata server", error=error)
+            time.sleep(_PAUSE_SECONDS)
 
 
 def describe_node(role: NodeRole, node_id: int, address: str, http: str, clock: Clock) -> NodeDescription:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 from tsdb.clock import SystemClock
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import LocalOptions, open_log
-from tsdb.components._node import LoadReport, describe_node, open_meta_client
+from tsdb.components._node import LoadReport, await_metasrv, describe_node, open_meta_client
 from tsdb.components._process import Service
 from tsdb.components._read_permit import ReadPermit
 from tsdb.components._settings import engine_options, shared_log_options, wal_options
@@ -112,7 +112,7 @@ class Datanode:
     def _open_engine(self) -> None:
         """Open what is placed here; the term of the log is taken before a manifest is read."""
         assert self._stores is not None
-        registered = self._register()
+        registered = await_metasrv(self._config.meta_client, self._register)
         config, home = self._config, Path(self._config.storage.data_home)
         options = LocalOptions(
             engine=engine_options(config.mito, config.memory.limit),

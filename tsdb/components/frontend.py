@@ -21,7 +21,7 @@ from tsdb.components._assembly import AssemblyOptions, assemble
 from tsdb.components._cluster_view import MetaCluster
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import COPY_DIRECTORY
-from tsdb.components._node import LoadReport, describe_node, open_meta_client
+from tsdb.components._node import LoadReport, await_metasrv, describe_node, open_meta_client
 from tsdb.components._process import Service
 from tsdb.components._protocols import ProtocolServers
 from tsdb.components._settings import query_memory, query_options, series_memory, slow_query_options
@@ -35,8 +35,8 @@ from tsdb.processes.fork_server import Forker
 from tsdb.remote import RemoteRegions, RemoteSettings
 from tsdb.servers.http import HttpApp
 
-_START_SECONDS = 60.0
-"""How long a start waits for the metadata."""
+_COPY_SECONDS = 60.0
+"""How long the first copy of the metadata may take."""
 
 
 class Frontend:
@@ -65,9 +65,11 @@ class Frontend:
         with ExitStack() as undo:
             meta = open_meta_client(self._config.meta_client)
             undo.callback(meta.close)
+            # A first question tells whether somebody is there; the copy then comes from the same server.
+            await_metasrv(self._config.meta_client, meta.version)
             mirror = MirrorKv(meta.watch(), meta.transact)
             undo.callback(mirror.close)
-            mirror.start(_START_SECONDS)
+            mirror.start(_COPY_SECONDS)
             routes = MirrorRoutes(mirror, meta)
             regions = RemoteRegions(routes, settings=RemoteSettings(), clock=self._clock)
             undo.callback(regions.close)
