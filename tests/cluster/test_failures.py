@@ -70,6 +70,18 @@ def test_writes_and_queries_go_on_without_metadata_servers_and_etcd(cluster: Clu
     assert cluster.sql("SHOW TABLES LIKE 'later'") == [["later"]]
 
 
+def test_a_datanode_that_stops_hands_its_regions_over(cluster: Cluster) -> None:
+    with Writers(cluster) as writers:
+        writers.wait_progress(3)
+        leaving = next(iter(cluster.place_of("cpu").values()))
+        assert cluster.datanodes[leaving].stop() == 0
+        writers.wait_progress(3)
+        assert leaving not in cluster.place_of("cpu").values()
+    check_rows(cluster, writers)
+    reasons = cluster.sql("SELECT DISTINCT reason FROM information_schema.region_failovers")
+    assert reasons == [["it was stopped"]]
+
+
 def test_a_region_moves_by_order(cluster: Cluster) -> None:
     with Writers(cluster) as writers:
         writers.wait_progress(3)

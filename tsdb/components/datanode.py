@@ -93,7 +93,7 @@ class Datanode:
         self._open_engine()
 
     def close(self) -> None:
-        """Flush everything, so that whoever opens the regions next has nothing to replay."""
+        """Flush everything, so that the node that opens the regions next has nothing to replay, and say goodbye."""
         with self._reopening:
             self._is_closing = True
             engine, self._engine = self._engine, None
@@ -102,6 +102,10 @@ class Datanode:
             file_cache = file_cache_of(engine.context.store)
             if file_cache is not None:
                 file_cache.close()
+            try:
+                self._meta.leave(self._node)
+            except TsdbError as error:
+                _log.warning("the metadata servers do not know that this node stops", error=error)
         self._meta.close()
 
     def examples(self, url: str) -> list[str]:

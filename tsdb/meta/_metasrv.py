@@ -179,6 +179,9 @@ class Metasrv:
         if kind == "migrate_region":
             region, from_node, to_node = (_number(request, name) for name in ("region_id", "from_node", "to_node"))
             return {"value": {"procedure": leader.migrate(RegionId(region), from_node, to_node).id}}
+        if kind == "leave":
+            leader.nodes.leave(_number(request, "node_id"), str(request.get("start_id")))
+            return {"value": None}
         if kind == "failover":
             begun = leader.fail_over(_number(request, "node_id"), "ordered")
             return {"value": {"procedures": [each.id for each in begun]}}

@@ -83,6 +83,8 @@ class NodeState:
     """The same as the time of the day."""
     report: Mapping[str, Any] = field(default_factory=dict)
     """What its last heartbeat said: regions, load, state of its storage."""
+    has_left: bool = False
+    """It said that it stops, and serves nothing any more."""
 
 
 class NodeRegistry:
@@ -145,6 +147,15 @@ class NodeRegistry:
             self._heard.notify_all()
         return True
 
+    def leave(self, node_id: int, start_id: str) -> None:
+        """Take note that a datanode has stopped in good order; one that has its id since then stays."""
+        key = node_key(NodeRole.DATANODE, node_id)
+        with self._lock:
+            found = self._nodes.get(key)
+            if found is not None and found.description.start_id == start_id:
+                self._nodes[key] = replace(found, has_left=True)
+        _log.info("a datanode has left", node=node_id)
+
     def states(self, role: NodeRole | None = None) -> list[NodeState]:
         """All nodes that are known, by key."""
         with self._lock:
@@ -170,10 +181,16 @@ class NodeRegistry:
 
     def is_alive(self, state: NodeState) -> bool:
         """Whether a node was heard of within a lease."""
-        return state.heard_ns is not None and self._clock.monotonic_ns() < state.heard_ns + self.lease
+        return (
+            not state.has_left
+            and state.heard_ns is not None
+            and self._clock.monotonic_ns() < state.heard_ns + self.lease
+        )
 
     def may_live(self, state: NodeState) -> bool:
         """Whether a node may still think that it has a lease."""
+        if state.has_left:
+            return False
         since_ns = self._began_ns if state.heard_ns is None else state.heard_ns
         return self._clock.monotonic_ns() < since_ns + self.lease + SKEW
 

@@ -1,7 +1,8 @@
 """Watches over the datanodes, and has the regions of lost ones moved.
 
-A node is suspected when its lease has surely run out and its silence is surprising (`_detector.py`). Before its regions
-are moved it is called: one that answers is only cut off from this server, and is left alone for a while.
+A node is suspected when its lease has surely run out and its silence is surprising (`_detector.py`), or when it said
+that it stops. Before its regions are moved it is called: one that answers is only cut off from this server, and is left
+alone for a while.
 
 Nothing is moved while maintenance mode is on, or while so many nodes are silent at once that they are hardly the
 reason.
@@ -97,6 +98,8 @@ class FailureSupervisor:
     def _is_suspect(self, state: NodeState) -> bool:
         if self._nodes.may_live(state):
             return False
+        if state.has_left:
+            return True
         if state.heard_ns is None:
             return self._nodes.silent_seconds(state) >= self._settings.unheard_seconds
         return self._detectors[state.description.node_id].phi(self._clock.monotonic_ns() / 1e9) >= THRESHOLD
@@ -120,6 +123,10 @@ class FailureSupervisor:
         if now - self._begun.get(node_id, float("-inf")) < self._settings.again_seconds:
             return
         peer = Peer(node_id, state.description.address)
+        if state.has_left:
+            self._begun[node_id] = now
+            self._fail_over(node_id, "it was stopped")
+            return
         if silent < self._settings.reachable_seconds and self._answers(peer):
             _log.warning("a datanode sends no heartbeats, and answers when it is called", node=node_id)
             return

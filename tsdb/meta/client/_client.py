@@ -87,6 +87,10 @@ class MetaClient:
         close = tuple(RegionId(each) for each in value["close"])
         return HeartbeatReply(value["is_registered"], Duration(value["lease_ms"] * 1_000_000), close)
 
+    def leave(self, node: NodeDescription) -> None:
+        """Say that a datanode has stopped: it serves nothing any more, and its regions may go elsewhere."""
+        self.command("leave", node_id=node.node_id, start_id=node.start_id)
+
     def change(self, change: CatalogChange) -> ChangeMade:
         """Have a change of the catalog made; ChangePending if it takes longer than `ddl_timeout`."""
         timeout = self._settings.ddl_timeout
