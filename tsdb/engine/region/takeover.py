@@ -139,9 +139,10 @@ def _read_others(
 
 def _bring(context: EngineContext, arrivals: Arrivals, readings: list[LogReading]) -> None:
     """Replay what the logs have, except for regions that may have lost entries."""
+    held = [each.regions() for each in readings]
     for region_id in list(arrivals.claimed):
         reason = next(filter(None, (each.quarantine_reason(region_id) for each in readings)), None)
-        if reason is None and sum(region_id in each.regions() for each in readings) > 1:
+        if reason is None and sum(region_id in each for each in held) > 1:
             reason = "the logs of several nodes have entries of the region that are not flushed"
         if reason is not None:
             arrivals.quarantine(context, region_id, reason)
