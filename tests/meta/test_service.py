@@ -126,6 +126,8 @@ def test_a_heartbeat_names_regions_that_are_not_placed_on_the_node(tmp_path: Pat
         reply = client.heartbeat(datanode(1), {"load": 1}, [*table.region_ids, RegionId(7 << 32)], sent_ns=5)
         assert (reply.is_registered, reply.close) == (True, (RegionId(7 << 32),))
         assert reply.lease == Duration.of_seconds(10)
+        with pytest.raises(InvalidArguments, match="65536 bytes"):
+            client.heartbeat(datanode(1), {"much": "x" * 70_000}, [], sent_ns=6)
         (node,) = [each for each in client.nodes()["nodes"] if each["role"] == NodeRole.DATANODE.value]
         assert (node["node_id"], node["is_alive"], node["report"]) == (1, True, {"load": 1})
         mirror.close()

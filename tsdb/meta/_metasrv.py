@@ -28,6 +28,8 @@ from tsdb.telemetry import gauge, get_logger
 ELECTION_TTL_SECONDS = 5
 START_SECONDS_MAX = 30.0
 """How long the metadata may take to be read at the start."""
+REPORT_BYTES_MAX = 64 << 10
+"""How much a node may say of itself with a heartbeat."""
 WAIT_SECONDS_MAX = 600.0
 """How long a client may wait for one change."""
 
@@ -122,8 +124,7 @@ class Metasrv:
         leader = self.leading()
         node = NodeDescription.from_json(request.get("node"))
         regions = [RegionId(int(each)) for each in request.get("regions", [])]
-        report = request.get("report")
-        is_known, close = leader.heartbeat(node, report if isinstance(report, dict) else {}, regions)
+        is_known, close = leader.heartbeat(node, _report(request), regions)
         answer = {"is_registered": is_known, "close": close, "lease_ms": leader.nodes.lease // 1_000_000}
         return {"value": {**answer, "sent_ns": request.get("sent_ns"), "term": leader.term}}
 
@@ -242,6 +243,14 @@ class ChangeRefused(Exception):
         super().__init__(str(error))
         self.error = error
         self.revision = revision
+
+
+def _report(request: dict[str, Any]) -> dict[str, Any]:
+    """What a node says of itself, which is kept until its next heartbeat."""
+    found = request.get("report", {})
+    if not isinstance(found, dict) or len(orjson.dumps(found)) > REPORT_BYTES_MAX:
+        raise InvalidArguments(f"the report of a node is an object of at most {REPORT_BYTES_MAX} bytes")
+    return found
 
 
 def _number(request: dict[str, Any], name: str) -> int:

@@ -23,8 +23,8 @@ UNHEARD_SECONDS = 60.0
 """How long a new leader waits for a node that it has never heard of: after a power cut, all nodes come back."""
 REACHABLE_SECONDS = 60.0
 """How long a node may be silent that still answers when it is called."""
-AGAIN_SECONDS = 60.0
-"""When regions of a lost node that could not be moved are tried again."""
+AGAIN_SECONDS, AGAIN_SECONDS_MAX = 60.0, 3600.0
+"""When regions of a lost node that could not be moved are tried again: later each time."""
 
 _log = get_logger("tsdb.meta")
 _SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader takes for lost.")
@@ -67,7 +67,8 @@ class FailureSupervisor:
         self._fail_over = fail_over
         self._detectors: dict[int, PhiDetector] = {}
         self._heard_ns: dict[int, int] = {}
-        self._begun: dict[int, float] = {}
+        self._begun: dict[int, tuple[float, float]] = {}
+        """By node, when its regions may be tried again, and how long after that."""
         self._was_braked = False
 
     def tick(self) -> list[int]:
@@ -120,7 +121,8 @@ class FailureSupervisor:
     def _consider(self, state: NodeState) -> None:
         node_id, silent = state.description.node_id, self._nodes.silent_seconds(state)
         now = self._clock.monotonic_ns() / 1e9
-        if now - self._begun.get(node_id, float("-inf")) < self._settings.again_seconds:
+        due, pause = self._begun.get(node_id, (now, self._settings.again_seconds))
+        if now < due:
             return
         peer = Peer(node_id, state.description.address)
         if state.has_left:
@@ -130,5 +132,5 @@ class FailureSupervisor:
         if silent < self._settings.reachable_seconds and self._answers(peer):
             _log.warning("a datanode sends no heartbeats, and answers when it is called", node=node_id)
             return
-        self._begun[node_id] = now
+        self._begun[node_id] = now + pause, min(AGAIN_SECONDS_MAX, 2 * pause)
         self._fail_over(node_id, f"not heard of for {silent:.0f} s")

@@ -217,8 +217,10 @@ class _LostAnswer(Exception):
 
 
 def _was_refused(error: grpc.RpcError) -> bool:
-    """Whether a request that failed was certainly not taken: there was no connection to send it on."""
+    """Whether a request that failed was certainly not taken: there was no connection, or no room at the server."""
     text = str(error.details() or "")
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return "Concurrent RPC limit" in text
     return error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect to all addresses" in text
 
 
