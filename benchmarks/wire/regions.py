@@ -24,7 +24,7 @@ from tsdb.engine import EngineOptions
 from tsdb.engine.reading import CellsRequest, CellsRun, Conditions, RunQuery, ScanRequest, TagIs
 from tsdb.ingest.influx import parse_lines
 from tsdb.kv import MemoryKv
-from tsdb.model import TimeRange
+from tsdb.model import TableInfo, TimeRange
 from tsdb.remote import RemoteRegions
 from tsdb.store import LocalStore
 from tsdb.units import Size
@@ -106,11 +106,11 @@ def run(root: Path, bodies: list[bytes], *, is_remote: bool) -> Iterator[Measure
         for body in bodies[1:]:
             local.database.ingest(parse_lines(body, now_ns=0), session, NEW_TABLE)
         yield Measurement(f"{place}: ingestion, CPU", cpu_seconds() - before, (BODIES - 1) * ROWS, "rows")
-        table = local.database.catalog.find_table("public", "cpu")
+        table = local.database.services.catalog.find_table("public", "cpu")
         assert table is not None
         (region,) = table.region_ids
         regions.flush(region).result(60)
-        for what, ask, amount, unit in requests(regions, region):
+        for what, ask, amount, unit in requests(regions, table):
             ask()
             yield measure(f"{place}: {what}", ask, amount=amount, unit=unit, repeats=200 if amount == 1 else 5)
     finally:
@@ -122,7 +122,8 @@ def run(root: Path, bodies: list[bytes], *, is_remote: bool) -> Iterator[Measure
         local.close()
 
 
-def requests(regions: Any, region: Any) -> list[tuple[str, Callable[[], object], float, str]]:
+def requests(regions: Any, table: TableInfo) -> list[tuple[str, Callable[[], object], float, str]]:
+    (region,) = table.region_ids
     one = Conditions(TimeRange.ALL, (TagIs.one_of("hostname", ["host_7"]),))
 
     def scan(filter: Conditions | None, columns: list[str]) -> int:
@@ -136,12 +137,12 @@ def requests(regions: Any, region: Any) -> list[tuple[str, Callable[[], object],
 
     def aggregate(filter: Conditions | None) -> None:
         reader = regions.open_reader(region)
-        query = RunQuery(("hostname",), states={"usage_0": ("max",), "usage_1": ("max",)}, width=3_600_000)
+        query = RunQuery(("hostname",), states={"usage_0": ("max",), "usage_1": ("max",)}, width=3_600_000_000_000)
         planned = reader.plan_cells(CellsRequest(filter, query))
         reader.cells(CellsRun(planned.number))
         reader.release()
 
-    columns = ["hostname", "ts", *(f"usage_{number}" for number in range(10))]
+    columns = ["hostname", table.time_index.name, *(f"usage_{number}" for number in range(10))]
     return [
         ("stat", lambda: regions.stat(region), 1, "requests"),
         ("point query", lambda: scan(one, columns), 1, "queries"),

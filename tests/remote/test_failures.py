@@ -18,7 +18,7 @@ from tests.engine.harness import SCHEMA, batch_of
 from tests.remote.world import QUICK, REGION, FakeRoutes, World, open_world, rows_of, wait_until
 from tsdb.engine.errors import RegionNotFound, RegionReadOnly
 from tsdb.engine.reading import CellsRequest, CellsRun, RunQuery, ScanRequest
-from tsdb.errors import Busy, Cancelled, DeadlineExceeded, Status
+from tsdb.errors import Busy, Cancelled, DeadlineExceeded, StartError, Status
 from tsdb.model import region_id
 from tsdb.remote import NodeUnavailable, OutcomeUnknown, RegionServer, RemoteRegions, RemoteSettings
 from tsdb.remote._message import pack, unpack
@@ -481,6 +481,12 @@ def test_another_version_of_the_protocol_is_refused(world: World, monkeypatch: p
     with pytest.raises(Exception, match="version 9 of the region protocol, this process speaks version 1"):
         stranger.stat(REGION)
     stranger.close()
+
+
+def test_an_address_that_is_taken_is_said(world: World) -> None:
+    host, _, port = world.server.address.rpartition(":")
+    with pytest.raises(StartError, match="cannot be used"):
+        RegionServer(world.engine, host=host, port=int(port)).start()
 
 
 def test_a_request_without_a_verb_is_refused(world: World) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tsdb.clock import Clock
 from tsdb.errors import Busy, TsdbError
-from tsdb.remote._errors import BadMessage, NodeUnavailable, OutcomeUnknown, raise_error
+from tsdb.remote._errors import BadMessage, NodeUnavailable, OutcomeUnknown, StaleStream, raise_error
 from tsdb.remote._message import Part, pack
 from tsdb.remote._settings import RemoteSettings
 from tsdb.remote._streams import BROKEN, CHANGES, ClientStream, text_of
@@ -113,7 +113,7 @@ class ChangeStream:
             give_up_ns = None if answer_by is None else self._clock.monotonic_ns() + answer_by
             with self._lock:
                 if self.is_broken:
-                    raise NodeUnavailable("the connection broke", address=self.address)
+                    raise StaleStream("the connection broke", address=self.address)
                 self._pending[number] = _Pending(change, give_up_ns)
         except BaseException:
             self._room.release()

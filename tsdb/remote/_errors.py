@@ -61,7 +61,7 @@ class NodeUnavailable(RemoteError):
 
 
 class StaleStream(NodeUnavailable):
-    """A connection that had been used before broke: the datanode may have restarted, and can be asked again."""
+    """A connection broke that had been used before, and nothing was changed: a new one may well be answered."""
 
 
 class OutcomeUnknown(RemoteError):

@@ -17,7 +17,7 @@ from tsdb.clock import Clock
 from tsdb.errors import Busy
 from tsdb.model import RegionId
 from tsdb.remote._changes import ChangeStream
-from tsdb.remote._errors import NodeUnavailable, raise_error
+from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
 from tsdb.remote._message import Part
 from tsdb.remote._settings import RemoteSettings
 from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of
@@ -111,7 +111,7 @@ class Link:
         with self._lock:
             while True:
                 if self.is_broken:
-                    raise NodeUnavailable("the connection broke", address=self.address)
+                    raise StaleStream("the connection broke", address=self.address)
                 if self._idle:
                     return self._idle.pop()
                 if self._calls < self._settings.call_streams_max:

@@ -120,7 +120,8 @@ class CallsEnd:
                 self._readers.check(opened[0])
 
         self._readers.check_room()
-        reader = self._regions().open_reader(RegionId(region_id), timeout=call.timeout, view=view, check=check)
+        with self._slot(call):
+            reader = self._regions().open_reader(RegionId(region_id), timeout=call.timeout, view=view, check=check)
         number = self._readers.add(reader, self._session, call.timeout)
         opened.append(number)
         try:

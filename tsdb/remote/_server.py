@@ -80,7 +80,7 @@ class RegionServer:
         """Listen; StartError if the address cannot be used."""
         try:
             self._flight = _Flight(f"grpc://{self._host}:{self._port}", self._serve)
-        except (flight.FlightError, OSError, ValueError) as error:
+        except BROKEN as error:
             raise StartError(
                 f"the address for other nodes cannot be used: {error}", address=f"{self._host}:{self._port}"
             ) from error
