@@ -19,7 +19,7 @@ from tests.store.services import running_s3
 
 UNFLUSHED_BYTES = 100 << 20
 BODY_ROWS = 5000
-ROW_BYTES = 60
+ROW_BYTES = 33
 """About what a row of this table takes in the write buffer."""
 FAILOVER = {"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"}
 

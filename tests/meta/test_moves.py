@@ -323,6 +323,8 @@ class SupervisedWorld:
         self.nodes = NodeRegistry(self.kv, self.clock)
         self.begun: list[int] = []
         self.answering: set[int] = set()
+        self.refused: set[str] = set()
+        """Addresses at which nobody listens."""
         self.is_in_maintenance = False
         for node_id in (1, 2, 3):
             self.nodes.register(datanode(node_id))
@@ -336,6 +338,7 @@ class SupervisedWorld:
             region_counts=lambda: {1: 5, 2: 5},
             is_in_maintenance=lambda: self.is_in_maintenance,
             answers=lambda peer: peer.node_id in self.answering,
+            is_refused=lambda address: address in self.refused,
             fail_over=lambda node_id, _: self.begun.append(node_id),
         )
 
@@ -346,6 +349,27 @@ class SupervisedWorld:
                 for node_id in alive:
                     self.nodes.heartbeat(datanode(node_id), {})
             self.supervisor.tick()
+
+
+def test_a_node_whose_address_is_free_is_failed_over_before_its_lease_is_over() -> None:
+    world = SupervisedWorld()
+    world.live(30, 1, 2, 3)
+    world.refused = {datanode(1).address, datanode(2).address}
+    world.live(5, 2, 3)
+    assert world.begun == []
+    world.live(3, 2, 3)
+    assert world.begun == [1], "node 2 sends heartbeats, whatever its address says"
+
+
+def test_a_node_that_stops_is_failed_over_at_once() -> None:
+    world = SupervisedWorld()
+    world.live(30, 1, 2, 3)
+    world.nodes.leave(1, "another start of it")
+    world.live(2, 2, 3)
+    assert world.begun == []
+    world.nodes.leave(1, datanode(1).start_id)
+    world.live(1, 2, 3)
+    assert world.begun == [1]
 
 
 def test_a_lost_node_is_failed_over_once_its_lease_is_over_and_again_if_that_did_not_help() -> None:

@@ -54,6 +54,7 @@ _AGAIN_SECONDS = 5.0
 _CONFLICTS_MAX = 100
 
 _log = get_logger("tsdb.meta")
+_LEASE_STEP_SECONDS = 0.1
 _MOVED = counter("tsdb_meta_regions_moved_total", "Regions that got another node.", labels=["reason"])
 _NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was given up.", labels=["reason"])
 
@@ -223,6 +224,8 @@ class RegionMoves:
             for region, epoch in begun.items()
         ]
         results = self._open(target, openings)
+        if record.is_failover:
+            self._wait_for_lease_end(record)
         for region, epoch in begun.items():
             move = RegionMove(region, to_node=target, epoch=epoch)
             error = results.get(region)
@@ -236,6 +239,19 @@ class RegionMoves:
             if error is None:
                 _MOVED.labels("failover" if record.is_failover else "migration").inc()
         return ended
+
+    def _wait_for_lease_end(self, record: MoveRecord) -> None:
+        """Wait until the lost node answers no more reads, if it is there at all: then others may acknowledge writes."""
+        while (state := self._nodes.find_datanode(record.from_node)) is not None and self._nodes.may_live(state):
+            if self._is_back(record):
+                return
+            if self._stopped.wait(_LEASE_STEP_SECONDS):
+                raise LeadershipLost("this server does not lead any more")
+
+    def _is_back(self, record: MoveRecord) -> bool:
+        """Whether a lost node was heard of again."""
+        state = self._nodes.find_datanode(record.from_node)
+        return state is not None and self._nodes.is_alive(state) and state.heard_ms >= record.started_ms
 
     def _begin(self, record: MoveRecord, region_id: RegionId) -> int | None:
         """Let a region be moving, under a new epoch; None if it is not on the node of the record any more."""
@@ -282,7 +298,7 @@ class RegionMoves:
 
     def _cancel_if_back(self, record: MoveRecord) -> MoveRecord:
         """Leave a lost node what was not begun to be taken from it, if it is back."""
-        if not record.is_failover or record.from_node not in self._nodes.live_datanodes():
+        if not record.is_failover or not self._is_back(record):
             return record
         back = []
         for move in record.left:

@@ -2,7 +2,8 @@
 
 A node is suspected when its lease has surely run out and its silence is surprising (`_detector.py`), or when it said
 that it stops. Before its regions are moved it is called: one that answers is only cut off from this server, and is left
-alone for a while.
+alone for a while. When nobody listens at its address any more, others begin to take its regions over while its lease
+runs out: what they have to read takes a while.
 
 Nothing is moved while maintenance mode is on, or while so many nodes are silent at once that they are hardly the
 reason.
@@ -10,6 +11,7 @@ reason.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +27,10 @@ REACHABLE_SECONDS = 60.0
 """How long a node may be silent that still answers when it is called."""
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 60.0, 3600.0
 """When regions of a lost node that could not be moved are tried again: later each time."""
+
+MISSED_BEATS = 2
+"""After so many heartbeats that did not come it is tried whether anybody listens at the address of a node."""
+_CONNECT_SECONDS = 1.0
 
 _log = get_logger("tsdb.meta")
 _SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader takes for lost.")
@@ -44,6 +50,18 @@ class Supervision:
     """How often heartbeats are expected before their rhythm is known."""
 
 
+def is_refused(address: str) -> bool:
+    """Whether the machine of an address is there, and nobody listens."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 class FailureSupervisor:
     """Decides which nodes are lost. Only the thread that calls `tick` uses it."""
 
@@ -56,6 +74,7 @@ class FailureSupervisor:
         region_counts: Callable[[], Mapping[int, int]],
         is_in_maintenance: Callable[[], bool],
         answers: Callable[[Peer], bool],
+        is_refused: Callable[[str], bool] = is_refused,
         fail_over: Callable[[int, str], object],
     ) -> None:
         self._nodes = nodes
@@ -64,6 +83,7 @@ class FailureSupervisor:
         self._region_counts = region_counts
         self._is_in_maintenance = is_in_maintenance
         self._answers = answers
+        self._is_refused = is_refused
         self._fail_over = fail_over
         self._detectors: dict[int, PhiDetector] = {}
         self._heard_ns: dict[int, int] = {}
@@ -98,7 +118,8 @@ class FailureSupervisor:
 
     def _is_suspect(self, state: NodeState) -> bool:
         if self._nodes.may_live(state):
-            return False
+            is_silent = self._nodes.silent_seconds(state) >= MISSED_BEATS * self._settings.heartbeat_seconds
+            return state.heard_ns is not None and is_silent and self._is_refused(state.description.address)
         if state.has_left:
             return True
         if state.heard_ns is None:
@@ -125,12 +146,8 @@ class FailureSupervisor:
         if now < due:
             return
         peer = Peer(node_id, state.description.address)
-        if state.has_left:
-            self._begun[node_id] = now
-            self._fail_over(node_id, "it was stopped")
-            return
-        if silent < self._settings.reachable_seconds and self._answers(peer):
+        if not state.has_left and silent < self._settings.reachable_seconds and self._answers(peer):
             _log.warning("a datanode sends no heartbeats, and answers when it is called", node=node_id)
             return
         self._begun[node_id] = now + pause, min(AGAIN_SECONDS_MAX, 2 * pause)
-        self._fail_over(node_id, f"not heard of for {silent:.0f} s")
+        self._fail_over(node_id, "it was stopped" if state.has_left else f"not heard of for {silent:.0f} s")
