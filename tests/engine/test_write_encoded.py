@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.engine.harness import DIRECTORY, REGION, SCHEMA, batch_of, create, open_engine, read
 from tsdb.engine import EncodedPayload, Engine, FrameKind, SchemaOutdated
-from tsdb.engine.entry import WiredTag, encode_batch, open_payload, receive_payload
+from tsdb.engine.entry import PackedTag, encode_batch, open_payload, receive_payload
 from tsdb.engine.errors import RegionNotFound
 from tsdb.engine.log import encode_frame_payload
 from tsdb.errors import InvalidArguments, Unsupported
@@ -112,9 +112,9 @@ def test_a_column_that_may_not_be_null_is_checked(tmp_path: Path) -> None:
 
 def test_packed_tags_that_point_elsewhere_are_refused() -> None:
     values = pa.array(["a", "b"])
-    WiredTag(values, np.array([0, 1, 255], dtype=np.uint8)).validate()
+    PackedTag(values, np.array([0, 1, 255], dtype=np.uint8)).validate()
     with pytest.raises(ValueError, match="does not have"):
-        WiredTag(values, np.array([0, 2], dtype=np.uint8)).validate()
+        PackedTag(values, np.array([0, 2], dtype=np.uint8)).validate()
 
 
 WIDE = RegionSchema.create(

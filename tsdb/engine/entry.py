@@ -277,13 +277,13 @@ def _read_fields(encoded: pa.Buffer, header: pa.Buffer, form: int, rows: int) ->
     return {ColumnId(int(name)): pa.Array.from_buffers(_FLOAT64, rows, [None, encoded])}
 
 
-def _named_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, WiredTag]:
+def _named_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, PackedTag]:
     names = _parse_schema(header.to_pybytes()).names
     columns = unpack_columns(packed, columns=len(names), rows=rows)
     return {ColumnId(int(name)): column for name, column in zip(names, columns, strict=True)}
 
 
-class WiredTag(NamedTuple):
+class PackedTag(NamedTuple):
     """A tag of some series: its distinct values, and for each series the number of one."""
 
     values: pa.StringArray
@@ -306,7 +306,7 @@ class WiredTag(NamedTuple):
 class PackedTags(TagKeeper):
     """The tags of an entry, as they lie in it: mostly series are known, and nobody reads them again."""
 
-    def __init__(self, schema: RegionSchema, columns: Mapping[ColumnId, WiredTag]) -> None:
+    def __init__(self, schema: RegionSchema, columns: Mapping[ColumnId, PackedTag]) -> None:
         self._schema = schema
         self._columns = columns
 
@@ -324,7 +324,7 @@ class PackedTags(TagKeeper):
             column.validate()
 
 
-def unpack_columns(packed: pa.Buffer, *, columns: int, rows: int) -> list[WiredTag]:
+def unpack_columns(packed: pa.Buffer, *, columns: int, rows: int) -> list[PackedTag]:
     """Read tags that are packed; nothing is copied."""
     found, at = [], 0
     for _ in range(columns):
@@ -335,7 +335,7 @@ def unpack_columns(packed: pa.Buffer, *, columns: int, rows: int) -> list[WiredT
         at = codes_at + _padded(width * rows)
         offsets, text = packed.slice(offsets_at, 4 * (count + 1)), packed.slice(text_at, text_bytes)
         codes = np.frombuffer(packed, _CODES[width], rows, codes_at)
-        found.append(WiredTag(pa.StringArray.from_buffers(count, offsets, text), codes))
+        found.append(PackedTag(pa.StringArray.from_buffers(count, offsets, text), codes))
     return found
 
 
