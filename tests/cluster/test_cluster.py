@@ -53,6 +53,19 @@ def test_rows_of_all_regions_are_found(cluster: Cluster) -> None:
     assert cluster.sql(joined) == [[180]]
 
 
+def test_explain_tells_what_datanodes_read(cluster: Cluster) -> None:
+    cluster.sql(PARTITIONED.format(name="explained"))
+    insert(cluster, "explained", make_rows(9, 20))
+    for query in (
+        "SELECT usage FROM explained WHERE host = 'h4' LIMIT 5",
+        "SELECT host, max(usage) FROM explained WHERE host = 'h4' GROUP BY host",
+        "SELECT count(*) FROM explained a JOIN explained b ON a.ts = b.ts",
+    ):
+        plan = str(cluster.sql(f"EXPLAIN ANALYZE {query}"))
+        assert "rows_read=" in plan, plan
+    assert "regions=1 of 3" in str(cluster.sql("EXPLAIN ANALYZE SELECT usage FROM explained WHERE host = 'h4'"))
+
+
 def test_the_other_frontend_sees_what_this_one_does(cluster: Cluster) -> None:
     cluster.sql("CREATE TABLE shared (ts TIMESTAMP TIME INDEX, v DOUBLE)")
     cluster.wait_until("SHOW TABLES LIKE 'shared'", [["shared"]], frontend=1)

@@ -47,6 +47,7 @@ from tsdb.engine.scan import (
     RowFilter,
     RunQuery,
     RunStatistics,
+    ScanStatistics,
     TagIs,
     TagMatch,
     TagsAsked,
@@ -71,6 +72,9 @@ def as_node(filter: RowExpression | None) -> Node | None:
 
 
 SeriesNumbers: TypeAlias = npt.NDArray[np.uint32]
+
+NO_STATISTICS: Mapping[str, int] = ScanStatistics().to_dict()
+"""What a reader has counted that has read nothing."""
 
 
 def no_check() -> None:
@@ -241,6 +245,7 @@ class RegionReader(Protocol):
 
 
 __all__ = [
+    "NO_STATISTICS",
     "Aggregated",
     "Bounds",
     "Call",

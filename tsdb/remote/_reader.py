@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tsdb.clock import Clock
 from tsdb.engine.reading import (
+    NO_STATISTICS,
     Aggregated,
     Bounds,
     CellsRequest,
@@ -79,6 +80,7 @@ class RemoteReader:
         self._deadline_ns = clock.monotonic_ns() + (TIMEOUT_MAX if timeout is None else timeout)
         self._opening = threading.Lock()
         self._link: Link | None = None
+        self._statistics: Mapping[str, int] = NO_STATISTICS
         self._number = 0
         self._sources = 0
         self._schema: RegionSchema | None = None
@@ -95,7 +97,7 @@ class RemoteReader:
     @property
     def sources(self) -> int:
         """In how many places rows are held; it is learned with the first request."""
-        if self._link is None:
+        if not self._number:
             self._ask("statistics")
         return self._sources
 
@@ -132,8 +134,8 @@ class RemoteReader:
         return found
 
     def statistics(self) -> Mapping[str, int]:
-        found: Mapping[str, int] = self._ask("statistics")
-        return found
+        """What the datanode said last, with the last answer: it can be asked for when the query is over."""
+        return self._statistics
 
     def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share; the datanode makes the next batch meanwhile."""
@@ -148,6 +150,7 @@ class RemoteReader:
             is_first = True
             while True:
                 head, buffers = call.answer()
+                self._statistics = head.get("statistics", self._statistics)
                 if "rows" not in head:
                     break
                 batch = raise_rows(buffers, schema)
@@ -221,6 +224,7 @@ class RemoteReader:
             raise self._broken(call, link, error) from error
         finally:
             self._return(link, call, is_read=is_read)
+        self._statistics = head.get("statistics", self._statistics)
         if failure:
             raise failure[0]
         if "error" in head:

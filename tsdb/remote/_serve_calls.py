@@ -1,7 +1,8 @@
 """The server's end of a stream of calls: readers, and everything that is answered at once.
 
     {"op": verb, "args": […], "left": ns, "reader": number or "open": [region, view], "released": [readers]}
-        ◀─ {"ok": value, "reader": number of a reader that was opened, "sources": in how many places its rows are}
+        ◀─ {"ok": value, "reader": number of a reader that was opened, "sources": in how many places its rows are,
+            "statistics": what the reader has counted so far}
         ◀─ {"error": …}
         ◀─ {"ask": [number of an expression, tags]}, answered by {"op": "answer"}
         ◀─ {"rows": batch} …, each answered by {"op": "more"}, and an "ok" at the end
@@ -140,19 +141,28 @@ class CallsEnd:
         elif op == "plan_cells":
             (request,) = call.args
             evaluate = self._evaluator(call) if call.head.get("evaluates") else None
-            self._reply(call, lambda: reader.plan_cells(request, evaluate), also)
+            self._reply(call, lambda: reader.plan_cells(request, evaluate), also, reader)
         elif op == "known_series":
-            self._reply(call, lambda: _known_series(reader, *call.args), also)
+            self._reply(call, lambda: _known_series(reader, *call.args), also, reader)
         elif op == "reader_schema":
-            self._reply(call, lambda: reader.schema, also)
+            self._reply(call, lambda: reader.schema, also, reader)
         elif op in READER_VERBS:
-            self._reply(call, lambda: getattr(reader, op)(*call.args), also)
+            self._reply(call, lambda: getattr(reader, op)(*call.args), also, reader)
         else:
             raise BadMessage(f"there is no verb {op!r}")
 
-    def _reply(self, call: _Call, compute: Callable[[], object], also: dict[str, Any] | None = None) -> None:
+    def _reply(
+        self,
+        call: _Call,
+        compute: Callable[[], object],
+        also: dict[str, Any] | None = None,
+        reader: RegionReader | None = None,
+    ) -> None:
         with self._slot(call):
             lowered = lower_value(compute())
+        if reader is not None:
+            # The client may ask for it when the query is over, and the reader with it.
+            also = {**(also or {}), "statistics": dict(reader.statistics())}
         self._send(call, lowered, also)
 
     def _send(self, call: _Call, lowered: tuple[Any, list[Part]], also: dict[str, Any] | None = None) -> None:
@@ -202,11 +212,11 @@ class CallsEnd:
                 if batch is None:
                     break
                 body = lower_rows(batch, is_first=not sent)
-            self._stream.send({"rows": batch.num_rows}, body)
+            self._stream.send({"rows": batch.num_rows, "statistics": dict(reader.statistics())}, body)
             sent += 1
             if sent >= WINDOW_BATCHES and self._stream.receive() is None:
                 raise Cancelled("the client has left")
-        self._stream.send({"ok": sent})
+        self._stream.send({"ok": sent, "statistics": dict(reader.statistics())})
 
 
 class _Call:
