@@ -116,7 +116,6 @@ class MovesModel(RuleBasedStateMachine):
         self.refused: set[int] = set()
         self.writes: list[Write] = []
         self.value = 0
-        self.acting = threading.RLock()
         for number in NUMBERS:
             self.processes[number] = self.start(number)
         first = self.processes[1].node
@@ -310,6 +309,12 @@ class MovesModel(RuleBasedStateMachine):
         self.places[region] = Place(number, place.epoch + 1, place.log_nodes | {place.number})
         self.open(region, others)
 
+    @rule(region=st.sampled_from(REGIONS), number=st.sampled_from(NUMBERS))
+    def decide(self, region: RegionId, number: int) -> None:
+        """Place a region on another node, which does not know it yet, while the old one may start again without it."""
+        place = self.places[region]
+        self.places[region] = Place(number, place.epoch + 1, place.log_nodes | {place.number})
+
     @rule(region=st.sampled_from(REGIONS), others=meanwhile)
     def open_again(self, region: RegionId, others: list[tuple[int, tuple[int, str, RegionId, int]]]) -> None:
         self.open(region, others)
@@ -485,7 +490,8 @@ class Interrupted:
         self._store = store
         self._plans = plans
         self._calls = 0
-        self._is_acting = False
+        self._counting = threading.Lock()
+        self._acting = threading.Lock()
         self._faults: list[BaseException] = []
 
     def __enter__(self) -> Interrupted:
@@ -496,25 +502,27 @@ class Interrupted:
     def __exit__(self, *_: object) -> None:
         if self._store is not None:
             self._store.before_call = None
+        # An action that began on a thread of the engine ends before the test goes on.
+        assert self._acting.acquire(timeout=PATIENCE_SECONDS)
         if self._faults:
             raise self._faults[0]
 
     def __call__(self, _operation: str, _path: str) -> None:
-        with self._model.acting:
+        with self._counting:
             self._calls += 1
             plan, once = self._plans.get(self._calls), self._once if self._calls == self._at else None
-            if self._is_acting or (plan is None and once is None):
-                return
-            self._is_acting = True
-            try:
-                if once is not None:
-                    once()
-                elif plan is not None:
-                    self._act(plan)
-            except BaseException as error:  # noqa: BLE001 - raised by the thread of the test
-                self._faults.append(error)
-            finally:
-                self._is_acting = False
+        # Calls of other threads, and those that the action leads to, go on meanwhile.
+        if (plan is None and once is None) or not self._acting.acquire(blocking=False):
+            return
+        try:
+            if once is not None:
+                once()
+            elif plan is not None:
+                self._act(plan)
+        except BaseException as error:  # noqa: BLE001 - raised by the thread of the test
+            self._faults.append(error)
+        finally:
+            self._acting.release()
 
     def _act(self, plan: tuple[int, str, RegionId, int]) -> None:
         processes = [each for each in self._model.all() if each.store is not self._store]
