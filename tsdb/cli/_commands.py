@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tsdb.cli._client_commands import client_commands
 from tsdb.cli._options import CONTEXT, component_command, version_option
 from tsdb.config import Component
 from tsdb.errors import ConfigError, StartError
@@ -70,6 +71,8 @@ def _tree() -> click.Group:
     )
     for component in Component:
         root.add_command(_component(component))
+    for command in client_commands():
+        root.add_command(command)
     return root
 
 
