@@ -115,7 +115,7 @@ HEAVY = (
 def test_help_of_no_command_imports_anything_heavy() -> None:
     probe = (
         "import sys, tsdb.cli._commands as c, click.testing as t\n"
-        "for words in ([], ['standalone', 'start'], ['cli']):\n"
+        "for words in ([], ['standalone', 'start'], ['cli'], ['demo'], ['import'], ['export']):\n"
         "    result = t.CliRunner().invoke(c._tree(), [*words, '--help'])\n"
         "    assert result.exit_code == 0, (words, result.output)\n"
         f"    assert not (found := set({HEAVY!r}) & set(sys.modules)), (words, found)\n"

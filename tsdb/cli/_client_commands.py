@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tsdb.cli._connection import connection_options
+from tsdb.cli._demo_command import demo_command
 from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption, version_option
+from tsdb.cli._transfer_commands import export_command, import_command
 from tsdb.quick_imports import quick_imports
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def _cli(
     sys.exit(run_shell(address(), options))
 
 
-_COMMANDS = (_cli,)
+_COMMANDS = (_cli, demo_command, import_command, export_command)
 for _command in _COMMANDS:
     _command.params.append(version_option())
 

@@ -10,16 +10,11 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from tsdb.cli._state_home import state_directory
+
 BYTES_MAX = 4 << 20
 """A longer file loses its older half when a shell starts."""
 _SECRET = re.compile(r"\b(?:password|identified\s+by|secret_?access_?key|account_?key|sas_?token)\b", re.IGNORECASE)
-
-
-def state_directory() -> Path:
-    """`$XDG_STATE_HOME/tsdb`, or `~/.local/state/tsdb`."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "tsdb"
 
 
 class SecretFreeHistory(FileHistory):

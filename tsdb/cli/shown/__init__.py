@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tsdb.cli.shown._cells import NULL_TEXT, TimeStyle, cell_texts, timestamps_as_text
-from tsdb.cli.shown._formats import FORMAT_NAMES, TextSink, show_rows
+from tsdb.cli.shown._formats import FORMAT_NAMES, TextSink, csv_head, csv_lines, json_lines, show_rows
 from tsdb.cli.shown._plot import PlotImpossible, draw_plot
 
 __all__ = [
@@ -13,7 +13,10 @@ __all__ = [
     "TextSink",
     "TimeStyle",
     "cell_texts",
+    "csv_head",
+    "csv_lines",
     "draw_plot",
+    "json_lines",
     "show_rows",
     "timestamps_as_text",
 ]

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,6 +67,8 @@ def timestamps_as_text(column: pa.Array, zone: str, style: TimeStyle) -> pa.Arra
         local = local_times(column, zone)
     except InvalidTimestamp:
         local, zone = local_times(column, "UTC"), "UTC"
+    if style is TimeStyle.RFC3339 and zone != "UTC" and _has_odd_offsets(column, local):
+        local, zone = local_times(column, "UTC"), "UTC"
     text = local.cast(pa.string())
     is_far = pc.starts_with(text, _OUT_OF_RANGE)
     if style is TimeStyle.RFC3339:
@@ -76,13 +79,22 @@ def timestamps_as_text(column: pa.Array, zone: str, style: TimeStyle) -> pa.Arra
     return text
 
 
+def _has_odd_offsets(column: pa.Array, local: pa.Array) -> bool:
+    """Whether an offset has seconds, as before zones were standardized: RFC 3339 cannot say that."""
+    return bool(np.any(_offsets(column, local) % (60 * _PER_SECOND[column.type.unit])))
+
+
+def _offsets(column: pa.Array, local: pa.Array) -> npt.NDArray[np.int64]:
+    utc = local_times(column, "UTC").cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    shown = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.asarray(shown - utc, dtype=np.int64)
+
+
 def _offset_texts(column: pa.Array, local: pa.Array, zone: str) -> pa.Array | str:
     """Return the offset from UTC of each time: a zone has two with daylight saving."""
     if zone == "UTC":
         return "Z"
-    utc = local_times(column, "UTC").cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    shown = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    minutes = (shown - utc) // (60 * _PER_SECOND[column.type.unit])
+    minutes = _offsets(column, local) // (60 * _PER_SECOND[column.type.unit])
     known, places = np.unique(minutes, return_inverse=True)
     texts = [f"{'-' if each < 0 else '+'}{abs(each) // 60:02d}:{abs(each) % 60:02d}" for each in known.tolist()]
     return pa.array(texts, pa.string()).take(pa.array(places.reshape(-1)))
