@@ -110,7 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(rows=_ROWS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_csv_comes_back_as_it_was(folder: Path, rows: list[tuple[Any, ...]]) -> None:
     batch, path = _batch(rows), folder / "t.csv"
     path.write_bytes(csv_head(batch.schema) + csv_lines(batch, "Asia/Kathmandu", TimeStyle.RFC3339))
@@ -118,7 +118,7 @@ def test_csv_comes_back_as_it_was(folder: Path, rows: list[tuple[Any, ...]]) -> 
 
 
 @given(rows=_ROWS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_json_lines_come_back_but_for_what_json_cannot_say(folder: Path, rows: list[tuple[Any, ...]]) -> None:
     batch, path = _batch(rows), folder / "t.jsonl"
     path.write_bytes(b"".join(json_lines(batch, "UTC")))
@@ -139,7 +139,7 @@ _numbers = count()
 
 @given(rows=_ROWS)
 @settings(
-    max_examples=8,
+    max_examples=5,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller example is not worth minutes

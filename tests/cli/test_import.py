@@ -75,6 +75,7 @@ def test_bad_rows_are_reported_with_their_lines_and_nothing_else_is_lost(server:
     stopped = tsdb(server, "import", *options)
     assert stopped.exit_code == 1
     assert "3 rows were rejected, 0 are allowed" in stopped.stderr
+    assert stopped.stderr.count("partly.csv:3: ") == 1
     assert sql(server, "SELECT * FROM partly") == []
     allowed = tsdb(server, "import", *options, "--max-errors", "3")
     assert allowed.exit_code == 0

@@ -33,6 +33,8 @@ Examples:
 
 \b
 Once it runs:
+  tsdb demo                                          load data to try things on
+  tsdb cli                                           a shell for SQL and PromQL
   curl http://127.0.0.1:4000/v1/sql -d "sql=SELECT 1"
   curl http://127.0.0.1:4000/v1/influxdb/write --data-binary "cpu,host=a usage=0.5"
   psql -h 127.0.0.1 -p 4003 -U me public

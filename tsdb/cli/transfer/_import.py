@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tsdb.cli.transfer._progress import ProgressView
 from tsdb.cli.transfer._send import BatchOutcome, BatchWriter
 from tsdb.cli.transfer._source import ImportSource, Piece
 from tsdb.cli.transfer._state import ImportState, StateFile
-from tsdb.errors import InvalidArguments
+from tsdb.errors import InvalidArguments, TsdbError
 
 SAVE_SECONDS = 0.5
 REJECTED_SHOWN_MAX = 20
@@ -79,17 +79,31 @@ class Importer:
                 stack.callback(pool.shutdown, wait=True, cancel_futures=True)
                 stack.callback(self._writer.stop)
                 self._save()
-                for piece in stack.enter_context(closing(self._pieces())):
-                    self._waiting.append((piece, pool.submit(self._write, piece)))
-                    while len(self._waiting) > self._limits.workers + 1 or self._is_done():
-                        self._pass_one()
-                while self._waiting:
-                    self._pass_one()
+                self._run_pieces(stack.enter_context(closing(self._pieces())), pool)
         finally:
             self._save()
         if self._file is not None:
             self._file.remove()
         return ImportResult(self._state.rows, self._state.rejected)
+
+    def _run_pieces(self, pieces: Iterator[Piece], pool: ThreadPoolExecutor) -> None:
+        while (piece := self._next(pieces)) is not None:
+            self._waiting.append((piece, pool.submit(self._write, piece)))
+            while len(self._waiting) > self._limits.workers + 1 or self._is_done():
+                self._pass_one()
+        self._pass_all()
+
+    def _next(self, pieces: Iterator[Piece]) -> Piece | None:
+        """Read on; if the source cannot be read, what was read before is still waited for."""
+        try:
+            return next(pieces, None)
+        except TsdbError:
+            self._pass_all()
+            raise
+
+    def _pass_all(self) -> None:
+        while self._waiting:
+            self._pass_one()
 
     def _pieces(self) -> Generator[Piece, None, None]:
         yield from self._source.pieces(self._state.position)
