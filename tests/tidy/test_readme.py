@@ -34,7 +34,8 @@ DOCUMENTS = sorted({document for document, _ in _commands()})
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with running("standalone", tmp_path_factory.mktemp("readme")) as started:
+    with running("standalone", tmp_path_factory.mktemp("readme")) as started, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TSDB_URL", started.url)  # for `tsdb cli` and its siblings
         yield started
 
 

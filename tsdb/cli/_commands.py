@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tsdb.cli._client_commands import client_commands
 from tsdb.cli._options import CONTEXT, component_command, version_option
 from tsdb.config import Component
 from tsdb.errors import ConfigError, StartError
@@ -32,6 +33,8 @@ Examples:
 
 \b
 Once it runs:
+  tsdb demo                                          load data to try things on
+  tsdb cli                                           a shell for SQL and PromQL
   curl http://127.0.0.1:4000/v1/sql -d "sql=SELECT 1"
   curl http://127.0.0.1:4000/v1/influxdb/write --data-binary "cpu,host=a usage=0.5"
   psql -h 127.0.0.1 -p 4003 -U me public
@@ -70,6 +73,8 @@ def _tree() -> click.Group:
     )
     for component in Component:
         root.add_command(_component(component))
+    for command in client_commands():
+        root.add_command(command)
     return root
 
 

@@ -20,11 +20,13 @@ from tsdb.promql._ast import (
 )
 from tsdb.promql._durations import format_duration_ms, parse_duration_ms
 from tsdb.promql._errors import PromqlFailure, PromqlSyntax, PromqlTooLarge
+from tsdb.promql._functions import FUNCTIONS
 from tsdb.promql._json import expr_to_json
 from tsdb.promql._parser import parse_promql, parse_selector
 from tsdb.promql._printer import format_query
 
 __all__ = [
+    "FUNCTIONS",
     "Aggregation",
     "Binary",
     "Expr",
