@@ -57,6 +57,10 @@ objects: $(VENV)/.dev-ready ## run the SQL and protocol suites with data in S3, 
 etcd: $(VENV)/.dev-ready ## run all tests of the metadata store and its servers, with many kills of etcd and of members of a cluster
 	TSDB_ETCD=all $(BIN)/pytest tests/kv tests/meta $(ARGS)
 
+.PHONY: failures
+failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of a cluster while clients write, with real etcd and S3 by moto
+	TSDB_CLUSTER=all $(BIN)/pytest tests/cluster $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
 	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.kv.etcd_process import EtcdProcess
 from tests.store.services import S3Server
 
 pytestmark = pytest.mark.timeout(600)
+slow = pytest.mark.skipif(os.environ.get("TSDB_CLUSTER") != "all", reason="run by `make failures`")
 
 FAILOVER = {"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"}
 QUICK_LOG = {"TSDB_DATANODE__WAL__SHARED__INTERVAL": "20ms", "TSDB_DATANODE__STORAGE__CACHE_CAPACITY": "0"}
@@ -41,6 +43,7 @@ def test_a_datanode_that_is_lost_is_replaced_by_others(cluster: Cluster) -> None
     check_rows(cluster, writers)
 
 
+@slow
 def test_a_datanode_that_comes_back_has_its_rows(cluster: Cluster) -> None:
     with Writers(cluster) as writers:
         writers.wait_progress(5)
@@ -51,6 +54,7 @@ def test_a_datanode_that_comes_back_has_its_rows(cluster: Cluster) -> None:
     check_rows(cluster, writers)
 
 
+@slow
 def test_writes_and_queries_go_on_without_metadata_servers_and_etcd(cluster: Cluster, etcd: EtcdProcess) -> None:
     with Writers(cluster) as writers:
         writers.wait_progress(3)
@@ -70,6 +74,7 @@ def test_writes_and_queries_go_on_without_metadata_servers_and_etcd(cluster: Clu
     assert cluster.sql("SHOW TABLES LIKE 'later'") == [["later"]]
 
 
+@slow
 def test_a_datanode_that_stops_hands_its_regions_over(cluster: Cluster) -> None:
     with Writers(cluster) as writers:
         writers.wait_progress(3)
@@ -82,6 +87,7 @@ def test_a_datanode_that_stops_hands_its_regions_over(cluster: Cluster) -> None:
     assert reasons == [["it was stopped"]]
 
 
+@slow
 def test_a_region_moves_by_order(cluster: Cluster) -> None:
     with Writers(cluster) as writers:
         writers.wait_progress(3)
@@ -95,6 +101,7 @@ def test_a_region_moves_by_order(cluster: Cluster) -> None:
     check_rows(cluster, writers)
 
 
+@slow
 def test_a_node_that_wakes_up_after_its_regions_were_taken(cluster: Cluster) -> None:
     with Writers(cluster) as writers:
         writers.wait_progress(3)

@@ -32,7 +32,8 @@ def test_others_reach_a_datanode_by_its_host_name(cluster: Cluster, tmp_path: Pa
         node.start()
         rows = cluster.sql("SELECT peer_addr FROM information_schema.cluster_info WHERE peer_id = 7")
         assert rows[0][0].startswith("localhost:")
+        assert node.stop() == 0
+        down = "SELECT count(*) FROM information_schema.cluster_info WHERE peer_id = 7 AND node_status LIKE '%false%'"
+        wait_for(lambda: cluster.sql(down) == [[1]])
     finally:
         node.end()
-    down = "SELECT count(*) FROM information_schema.cluster_info WHERE peer_id = 7 AND node_status LIKE '%false%'"
-    wait_for(lambda: cluster.sql(down) == [[1]])

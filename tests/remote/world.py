@@ -54,7 +54,7 @@ class World:
     def __init__(self, root: Path, *, threads_max: int = 4, settings: RemoteSettings = QUICK, **served: Any) -> None:
         self.root = root
         self.engine: Engine = open_engine(root)
-        node = NodeVerbs(region_ids=lambda: self.engine.region_ids())
+        node = NodeVerbs(region_ids=lambda: list(self.engine.region_ids()))
         self.server = RegionServer(self.engine, threads_max=threads_max, node=node, **served)
         self.server.start()
         self.routes = FakeRoutes(self.server.address)
