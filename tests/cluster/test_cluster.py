@@ -12,6 +12,8 @@ import pytest
 
 from tests.cluster.running import Cluster, wait_for
 
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
+
 PARTITIONED = (
     "CREATE TABLE {name} (host STRING, ts TIMESTAMP TIME INDEX, usage DOUBLE, PRIMARY KEY (host)) "
     "PARTITION ON COLUMNS (host) (host < 'h3', host >= 'h3' AND host < 'h6', host >= 'h6')"
