@@ -38,9 +38,14 @@ print("clean" if is_clean else "left", flush=True)
 @contextmanager
 def python(code: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run a program; yields it and the first line that it says."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    with subprocess.Popen([sys.executable, "-c", code, *arguments], text=True, env=environment, **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        text=True,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         try:
             assert process.stdout is not None
             yield process, process.stdout.readline().strip()
