@@ -78,8 +78,7 @@ class HttpSession:
         target = f"{self._address.path}{path}" + (f"?{urlencode(params)}" if params else "")
         said = {**self._address.headers, **(headers or {})}
         self._connection.request(method, target, body, said)
-        answer = self._connection.getresponse()
-        return answer
+        return self._connection.getresponse()
 
 
 class HttpAnswer:
