@@ -27,12 +27,6 @@ class HttpSession:
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
         self._connection: HTTPConnection | None = None
-        self._is_fresh = True
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether nothing was asked over this connection yet: if not, the server may have closed it by now."""
-        return self._is_fresh
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +38,6 @@ class HttpSession:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        self._is_fresh = True
 
     @contextmanager
     def request(
@@ -85,9 +78,7 @@ class HttpSession:
         target = f"{self._address.path}{path}" + (f"?{urlencode(params)}" if params else "")
         said = {**self._address.headers, **(headers or {})}
         self._connection.request(method, target, body, said)
-        answer = self._connection.getresponse()
-        self._is_fresh = False
-        return answer
+        return self._connection.getresponse()
 
 
 class HttpAnswer:
