@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -37,6 +38,7 @@ from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
 _CLOSE_SECONDS_MAX = 60.0
+_OPEN_AGAIN_SECONDS = 5.0
 _log = get_logger("tsdb.datanode")
 
 
@@ -136,6 +138,21 @@ class Datanode:
         self._server.regions = self._engine
         for region_id, error in self._engine.refused.items():
             _log.warning("a region that is placed here is not open", region=region_id, error=error)
+        if self._engine.refused:
+            threading.Thread(target=self._open_refused, args=(self._engine,), name="tsdb-open", daemon=True).start()
+
+    def _open_refused(self, engine: Engine) -> None:
+        """Try again to open regions that could not be opened at the start, as long as they are placed here."""
+        left = set(engine.refused)
+        while left and not self._is_closing and engine is self._engine:
+            time.sleep(_OPEN_AGAIN_SECONDS)
+            try:
+                openings = [each for each in self._register().regions if each.region_id in left]
+                found = engine.open_regions(openings)
+            except TsdbError as error:
+                _log.warning("regions that are placed here could not be opened again", error=error)
+                continue
+            left = {region_id for region_id, error in found.items() if error is not None}
 
     def _register(self) -> Registration:
         sent_ns = self._clock.monotonic_ns()

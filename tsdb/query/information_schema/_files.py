@@ -17,8 +17,9 @@ from tsdb.errors import TsdbError
 from tsdb.model import RegionId, TableInfo
 from tsdb.query.information_schema._build import ColumnValues, build_table
 from tsdb.query.information_schema._context import InformationContext
-from tsdb.query.information_schema._regions import SEQUENCE_BITS, regions_of
+from tsdb.query.information_schema._regions import SEQUENCE_BITS
 from tsdb.query.information_schema._schemas import information_schema_of
+from tsdb.query.information_schema._tables import regions_of
 
 _NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _NS_MAX = (1 << 63) - 1

@@ -39,6 +39,7 @@ from tsdb.sql.aggregate_names import AGGREGATE_NAMES
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
+    USER,
     ColumnTypes,
     RewriteRules,
     TableRef,
@@ -46,6 +47,7 @@ from tsdb.sql.rewrite import (
     find_tables,
     keeps_order,
     limit_of,
+    quote_user,
     reads_in_order,
     redefined_names,
     refuse_clauses,
@@ -104,6 +106,10 @@ class Preparer:
         layout = TokenLayout(text, tokens)
         refuse_clauses(layout)
         named = find_tables(layout, session.dialect)
+        if USER in layout.words and self._has_user_column(named, session):
+            text = quote_user(layout, session.dialect)
+            layout = TokenLayout(text, tokenize(text, session.dialect))
+            named = find_tables(layout, session.dialect)
         is_small = self._check_size(layout, named, session, tables)
         rules = RewriteRules(
             dialect=session.dialect,
@@ -270,6 +276,10 @@ class Preparer:
             names = ", ".join(_quoted(name) for name in view.columns)
             text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
         return self.prepare(text, tokenize(text, own.dialect), own, tables, views=views.within(view))
+
+    def _has_user_column(self, named: Sequence[TableRef], session: Session) -> bool:
+        tables = (self.find_table(reference.parts, session) for reference in named)
+        return any(table is not None and any(column.name == "user" for column in table.columns) for table in tables)
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""

@@ -40,12 +40,14 @@ from tsdb.sql.rewrite._tables import (
     reads_in_order,
     redefined_names,
 )
+from tsdb.sql.rewrite._user_columns import USER, quote_user
 from tsdb.sql.rewrite._window_filters import edit_window_filters
 from tsdb.sql.statements import Dialect
 
 __all__ = [
     "BOUNDED",
     "KEYWORDS",
+    "USER",
     "ColumnTypes",
     "Edits",
     "RewriteRules",
@@ -57,6 +59,7 @@ __all__ = [
     "header_of",
     "keeps_order",
     "limit_of",
+    "quote_user",
     "reads_in_order",
     "redefined_names",
     "refuse_clauses",
