@@ -76,7 +76,7 @@ def _filled(draw: st.DrawFn, kind: pa.DataType, count: int) -> pa.Array:
         made = whole.cast(pa.string()).dictionary_encode()
     elif pa.types.is_null(kind):
         made = pa.nulls(count + 1)
-    elif pa.types.is_date(kind):
+    elif pa.types.is_date(kind) or pa.types.is_decimal(kind):
         made = whole.cast(pa.int32()).cast(kind)
     else:
         made = whole.cast(pa.string()).cast(kind) if pa.types.is_binary(kind) else whole.cast(kind)

@@ -6,9 +6,8 @@
     ├── NodeUnavailable      the datanode cannot be reached, or went away before it answered: try again
     └── OutcomeUnknown       a write was sent and its answer is lost: the rows may be there; writing them again is safe
 
-An error travels as the name of its class, what it says and its attributes. It arrives as an instance of the same
-class, whatever the constructor of that class takes; a class that is not known here arrives as a `RemoteError` with the
-same status.
+Errors travel as `tsdb.error_json` writes them; a class that is not known here arrives as a `RemoteError` with the same
+status.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsdb.error_json import error_from_json, error_to_json
 from tsdb.errors import Status, TsdbError
 
 
@@ -92,57 +92,19 @@ _PLAIN: dict[str, type[Exception]] = {
     )
 }
 """Errors that are not of our own tree and that queries tell apart."""
-_CARRIED = ("message", "hint", "fields")
 
 
 def lower_error(error: BaseException) -> dict[str, Any]:
     """Return an error in plain values."""
-    if not isinstance(error, TsdbError):
-        name = type(error).__name__
-        text = str(error) if name in _PLAIN else f"{name}: {error}"
-        return {"class": name, "status": int(Status.INTERNAL), "message": text, "plain": name in _PLAIN}
-    own = {name: each for name, each in vars(error).items() if name not in _CARRIED and _is_plain(each)}
-    return {
-        "class": _name(type(error)),
-        "status": int(error.status),
-        "message": error.message,
-        "hint": error.hint,
-        "fields": {name: each if _is_plain(each) else str(each) for name, each in error.fields.items()},
-        "own": own,
-    }
+    if isinstance(error, TsdbError):
+        return error_to_json(error)
+    name = type(error).__name__
+    text = str(error) if name in _PLAIN else f"{name}: {error}"
+    return {"class": name, "status": int(Status.INTERNAL), "message": text, "plain": name in _PLAIN}
 
 
 def raise_error(lowered: Mapping[str, Any]) -> Exception:
     """Return the error that was sent."""
-    message, name = str(lowered["message"]), str(lowered["class"])
     if lowered.get("plain"):
-        return _PLAIN[name](message)
-    kind = _classes().get(name)
-    error: TsdbError = TsdbError.__new__(RemoteError if kind is None else kind)
-    TsdbError.__init__(error, message, hint=lowered.get("hint"), **lowered.get("fields", {}))
-    for attribute, value in lowered.get("own", {}).items():
-        setattr(error, attribute, value)
-    if kind is None:
-        error.status = Status(lowered["status"])  # type: ignore[misc]
-    return error
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _classes() -> dict[str, type[TsdbError]]:
-    """All classes of errors that are known in this process, by name; errors are rare enough to look each time."""
-    found: dict[str, type[TsdbError]] = {}
-    left: list[type[TsdbError]] = [TsdbError]
-    while left:
-        kind = left.pop()
-        found[_name(kind)] = kind
-        left += kind.__subclasses__()
-    return found
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, int):
-        return type(value) is bool or -(1 << 63) <= value < 1 << 63
-    return value is None or isinstance(value, str)
+        return _PLAIN[str(lowered["class"])](str(lowered["message"]))
+    return error_from_json(lowered, unknown=RemoteError)
