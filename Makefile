@@ -26,7 +26,7 @@ cluster: $(VENV)/.dev-ready ## start a cluster on loopback: etcd, S3 by moto, 2 
 
 .PHONY: test
 test: $(VENV)/.dev-ready ## install what is needed and run all tests
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
 .PHONY: clients
 clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and run them against a server

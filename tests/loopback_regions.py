@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -137,4 +137,8 @@ def read_through_loopback(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "open_reader", open_reader)
     for name in ("schema", "stat", "files", "time_range"):
         verb = getattr(Engine, name)
-        patch.setattr(Engine, name, lambda engine, region_id, verb=verb: travel(verb(engine, travel(region_id))))
+
+        def ask(engine: Engine, region_id: RegionId, *, verb: Callable[..., Any] = verb, **named: object) -> Any:
+            return travel(verb(engine, travel(region_id), **travel(named)))
+
+        patch.setattr(Engine, name, ask)

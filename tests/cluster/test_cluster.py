@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.running import Cluster, wait_for
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 PARTITIONED = (
     "CREATE TABLE {name} (host STRING, ts TIMESTAMP TIME INDEX, usage DOUBLE, PRIMARY KEY (host)) "

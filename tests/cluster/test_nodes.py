@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.running import Cluster, Node, wait_for
 from tests.kv.etcd_process import free_port
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def another(cluster: Cluster, directory: Path, node_id: int, **variables: str) -> Node:

@@ -58,7 +58,7 @@ from tsdb.model import (
 from tsdb.store import MemoryStore
 from tsdb.units import Duration
 
-EXAMPLES = int(os.environ.get("TSDB_MODEL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("TSDB_MODEL_EXAMPLES", "40"))
 STEPS = 25
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _DAY_MS = 86_400_000

@@ -172,6 +172,13 @@ def test_a_put_under_a_lease_that_has_ended_changes_nothing(store: CoordinationS
     assert store.transact([], [PutKey("a", b"1")])
 
 
+def test_a_put_under_a_lease_that_does_not_count_is_not_looked_at(store: CoordinationStore) -> None:
+    lease = store.grant_lease(60)
+    lease.revoke()
+    assert store.transact([], [PutLeased("a", b"1", lease.id), PutKey("a", b"2")])
+    assert store.get("a") == b"2"
+
+
 def test_leases_are_lost_when_their_store_is_closed(store: CoordinationStore) -> None:
     lost = threading.Event()
     lease = store.grant_lease(60, lambda _: lost.set())

@@ -39,7 +39,7 @@ def test_a_frontend_makes_changes_and_reads_them_at_once(tmp_path: Path) -> None
         assert catalog.database("d").created_ms > 0
         table = catalog.create_table(draft("t", "d", rules=("host < 'm'", "host >= 'm'")))
         assert catalog.table("d", "t") is table
-        assert sorted(cluster.engine.regions) == sorted(table.region_ids)
+        assert sorted(cluster.engine.region_ids()) == sorted(table.region_ids)
         altered = catalog.alter_table(*with_column(table, "extra"))
         assert catalog.table("d", "t") is altered
         with pytest.raises(CatalogOutdated):
@@ -55,7 +55,7 @@ def test_a_frontend_makes_changes_and_reads_them_at_once(tmp_path: Path) -> None
         catalog.drop_tables([altered])
         with pytest.raises(TableNotFound):
             catalog.table("d", "t")
-        assert not cluster.engine.regions
+        assert not cluster.engine.region_ids()
         assert mirror.scan("__table_place/") == []
         mirror.close()
 

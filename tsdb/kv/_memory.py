@@ -78,8 +78,9 @@ class MemoryKv:
                 found = self._pairs.get(each.key)
                 if not holds(each, None if found is None else (found.value, found.revision)):
                     return False
-            self._check_leases(operations)
-            self._apply(last_of_each_key(operations))
+            counting = last_of_each_key(operations)
+            self._check_leases(counting)
+            self._apply(counting)
             return True
 
     def grant_lease(self, ttl_seconds: int, on_lost: Callable[[KvLease], None] | None = None) -> KvLease:
