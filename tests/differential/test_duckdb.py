@@ -1,6 +1,6 @@
 """SQL answers compared with DuckDB's, on random tables and queries, with the fast paths on and off.
 
-`TSDB_DUCKDB_EXAMPLES` sets the number of tables (120, each with a few queries). A failure names its seed, which
+`TSDB_DUCKDB_EXAMPLES` sets the number of tables (90, each with a few queries). A failure names its seed, which
 `TSDB_DUCKDB_SEED` repeats, and prints the statements that made the table.
 """
 
@@ -21,7 +21,7 @@ import tsdb
 from tests.differential.duckdb_queries import Query, Writer
 from tests.differential.duckdb_tables import Pair, make_pair
 
-EXAMPLES = int(os.environ.get("TSDB_DUCKDB_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("TSDB_DUCKDB_EXAMPLES", "90"))
 FIRST_SEED = int(os.environ.get("TSDB_DUCKDB_SEED", "0"))
 BLOCKS = 10
 QUERIES_PER_TABLE = 4

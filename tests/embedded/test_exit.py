@@ -12,7 +12,7 @@ import pytest
 import tsdb
 
 ROWS = 2_000
-RUNS = 3
+RUNS = 2
 
 _PROGRAM = f"""
 import sys

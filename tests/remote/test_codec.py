@@ -227,7 +227,7 @@ SENT = encode_value(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=6), st.integers(0, 40))
 def test_damaged_messages_are_refused_or_hold_sound_values(changes: list[tuple[int, int]], cut: int) -> None:
     message = bytearray(SENT)
@@ -247,7 +247,7 @@ heads = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(heads, st.lists(st.binary(max_size=64), max_size=3))
 def test_any_head_is_refused_or_holds_sound_values(head: Any, buffers: list[bytes]) -> None:
     try:
