@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_reads_that_come_during_a_proof_share_the_next_one() -> None:
         thread.start()
     arrived.wait(60)
     while len(permit._changed._waiters) < 5:  # type: ignore[attr-defined]
-        pass
+        time.sleep(0.01)
     go.set()
     for thread in threads:
         thread.join(60)

@@ -181,7 +181,7 @@ class Datanode:
             self._server.regions = _not_open(self._node.address)
             self._server.readers.close()
             if engine is not None:
-                # What is not flushed was acknowledged in the log, which whoever has the region now has read.
+                # What is not flushed was acknowledged in the log, which the node that has the region now has read.
                 engine.close(flush=False)
             try:
                 self._open_engine()

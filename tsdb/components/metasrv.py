@@ -11,7 +11,6 @@ from tsdb.errors import StartError, TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
 from tsdb.meta import (
-    LeaderRoutes,
     LeaderSettings,
     MakeRegions,
     MetaServer,
@@ -20,7 +19,7 @@ from tsdb.meta import (
     NodeSelector,
     Supervision,
 )
-from tsdb.remote import RemoteRegions
+from tsdb.remote import RemoteRegions, Routes
 from tsdb.servers.http import HttpApp, metasrv_routes
 from tsdb.telemetry import get_logger
 
@@ -121,5 +120,5 @@ def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
     return EtcdKv(EtcdSettings(parse_endpoints(str(config.store_addr))))
 
 
-def _remote_regions(routes: LeaderRoutes) -> RemoteRegions:
+def _remote_regions(routes: Routes) -> RemoteRegions:
     return RemoteRegions(routes)

@@ -6,7 +6,7 @@
 `MetaServer` serves a `Metasrv`; `tsdb.meta.client` is what other components use.
 """
 
-from tsdb.meta._leader import LeaderRegions, LeaderRoutes, LeaderSettings, MakeRegions, MetaLeader
+from tsdb.meta._leader import LeaderRegions, LeaderSettings, MakeRegions, MetaLeader
 from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._metasrv import Metasrv, MetasrvSettings
 from tsdb.meta._move_records import MoveRecord, read_failovers
@@ -23,7 +23,6 @@ __all__ = [
     "LEASE",
     "LeaderKv",
     "LeaderRegions",
-    "LeaderRoutes",
     "LeaderSettings",
     "MakeRegions",
     "MetaLeader",

@@ -33,6 +33,7 @@ from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import FailureSupervisor, Supervision
 from tsdb.meta.errors import NodeNotAlive
 from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, RegionSchema, table_id_of
+from tsdb.remote import Routes
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -58,19 +59,7 @@ class LeaderRegions(Regions, NodeCalls, Protocol):
     def close(self) -> None: ...
 
 
-class LeaderRoutes(Protocol):
-    """Ways to datanodes, as `make_regions` gets them."""
-
-    def peer_of(self, region_id: RegionId) -> Any: ...
-
-    def peers(self) -> Any: ...
-
-    def refresh(self, region_id: RegionId) -> bool: ...
-
-    def catch_up(self) -> None: ...
-
-
-MakeRegions = Callable[[LeaderRoutes], LeaderRegions]
+MakeRegions = Callable[[Routes], LeaderRegions]
 """Make what reaches regions on their datanodes."""
 
 

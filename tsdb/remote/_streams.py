@@ -3,7 +3,7 @@
 A stream is a call of Arrow Flight (DoExchange) of which only the application metadata is used: a message is one buffer.
 
     calls      client: request ─▶ … ◀─ answer; one at a time. Each request has a number; what still arrives of an
-               earlier one, such as the rest of a scan that nobody wants, is passed over
+               earlier one, such as the rest of a scan that nobody wants, is ignored
     changes    client: request ─▶ request ─▶ … ◀─ answers, by their numbers, in any order
 
 The first message of a stream says what it is for, and the first answer that the server is ready. Until then nothing
@@ -54,7 +54,7 @@ class ClientStream:
         self._closing = threading.Lock()
         self.is_cancelled = False
         self.give_up_ns: int | None = None
-        """When the stream is to be cancelled by whoever watches it; None while nothing is awaited."""
+        """When the stream is to be cancelled by the thread that watches it; None while nothing is awaited."""
 
     def send(self, head: Any, buffers: list[Part] | tuple[Part, ...] = ()) -> None:
         self._writer.write_metadata(pack(head, buffers))

@@ -4,7 +4,7 @@
     openmetrics    name{label="value"} 1.5 1700000000.25     seconds; exemplars and created times are left out
 
 A sample without a time gets the time at which the import began, which its state remembers. Comments (HELP, TYPE, UNIT)
-are passed over. Lines are taken apart by one regular expression over the whole block; the labels of a series are read
+are ignored. Lines are taken apart by one regular expression over the whole block; the labels of a series are read
 once for each distinct text.
 """
 

@@ -1,6 +1,6 @@
 """Calls to the metadata servers: to the one that leads, wherever it is, within a deadline.
 
-A server that does not lead names the one that does; one that cannot be reached is passed over. Both go on until the
+A server that does not lead names the one that does; one that cannot be reached is skipped. Both go on until the
 time of the call is over. What must not be done twice is not sent again after its answer was lost: a change of the
 catalog is then `ChangeOutcomeUnknown`, a transaction `KvOutcomeUnknown`.
 """
