@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from tests.engine.lives import wait_until
+from tests.server_process import stop_process
 from tests.servers.http.asgi_client import call
 from tests.storage import local_files_only
 from tsdb.components import LocalDatabase, open_directory
@@ -232,7 +233,7 @@ async def test_a_worker_that_hangs_is_ended(
     run(opened, text)
     async with serving(opened, forker) as world:
         for worker in list(world.workers._workers):
-            os.kill(worker.process, signal.SIGSTOP)
+            stop_process(worker.process)
         assert await world.ask(text) is None
         assert len(world.workers._workers) == 1
 
