@@ -62,8 +62,8 @@ failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of 
 	TSDB_CLUSTER=all $(BIN)/pytest tests/cluster $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
-	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
+fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), hostile statements and arguments
+	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz tests/query/functions/test_arguments.py $(ARGS)
 
 .PHONY: differential
 differential: $(VENV)/.dev-ready ## compare PromQL with an installed Prometheus, on thousands of queries
