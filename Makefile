@@ -14,7 +14,7 @@ PYTEST_WORKERS ?= 2
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(VENV)/.run-ready ## install what is needed and start a standalone server
@@ -90,6 +90,19 @@ bench: $(VENV)/.dev-ready ## run the project's own benchmarks, or with ARGS=peer
 generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models and the messages of gRPC
 	$(BIN)/python -m tsdb.config.generate
 	$(BIN)/python -m tsdb.servers.grpc.proto.generate
+
+.PHONY: wheel
+wheel: $(VENV)/.build-deps ## build a wheel and a source distribution in dist/, with the dashboard if npm is installed
+	@if ! grep -q '^dashboard:' $(MAKEFILE_LIST); then :; \
+	elif command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard; \
+	else echo "npm is not installed: the packages have the dashboard only if it has been built before"; fi
+	@rm -rf dist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
+
+.PHONY: wheel-test
+wheel-test: $(VENV)/.dev-ready wheel ## install the wheel into a new environment without cargo and npm, and use it
+	TSDB_WHEEL=all $(BIN)/pytest -s tests/packaging/test_wheel.py $(ARGS)
 
 .PHONY: lock
 lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
