@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
+KUSTOMIZE_VERSION := v5.6.0
+COMPOSE_GO_VERSION := v2.6.2
 VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
@@ -104,6 +106,10 @@ wheel: $(VENV)/.build-deps ## build a wheel and a source distribution in dist/, 
 wheel-test: $(VENV)/.dev-ready wheel ## install the wheel into a new environment without cargo and npm, and use it
 	TSDB_WHEEL=all $(BIN)/pytest -s tests/packaging/test_wheel.py $(ARGS)
 
+.PHONY: packages-check
+packages-check: $(VENV)/.packages-ready ## check the files in deploy/ with kustomize, the schemas of Kubernetes and Compose, and systemd
+	TSDB_PACKAGES=$(CURDIR)/$(VENV)/packages/bin $(BIN)/pytest -ra tests/packaging $(ARGS)
+
 .PHONY: lock
 lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
@@ -114,6 +120,8 @@ lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/clients.lock
 	$(UV) pip compile tests/clients/ibis/requirements.in --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o tests/clients/ibis/requirements.lock
+	echo 'kubernetes-validate' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -U -o requirements/packages.lock
 	echo 'maturin>=1.9,<2' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/build.lock
 
@@ -162,4 +170,15 @@ $(VENV)/.run-ready: requirements/run.lock requirements/build.lock pyproject.toml
 $(VENV)/.dev-ready: $(VENV)/.run-ready requirements/dev.lock
 	@echo "installing the packages for tests and development (about 20 s)"
 	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/.packages-ready: $(VENV)/.dev-ready requirements/packages.lock
+	@echo "installing the programs that check the packages (about a minute; some need Go)"
+	@$(UV) venv --quiet --allow-existing $(VENV)/packages
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV)/packages $(BIN)/uv pip install --quiet --require-hashes -r requirements/packages.lock
+	@if command -v go >/dev/null; then \
+	  export GOBIN=$(CURDIR)/$(VENV)/packages/bin && \
+	  go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) && \
+	  go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_GO_VERSION) && mv $$GOBIN/cmd $$GOBIN/compose-go; \
+	fi
 	@touch $@
