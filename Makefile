@@ -89,9 +89,10 @@ bench: $(VENV)/.dev-ready ## run the project's own benchmarks, or with ARGS=peer
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: generate
-generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models and the messages of gRPC
+generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models, the messages of gRPC and the tables of dashboards
 	$(BIN)/python -m tsdb.config.generate
 	$(BIN)/python -m tsdb.servers.grpc.proto.generate
+	$(BIN)/python -m deploy.grafana.generate
 
 .PHONY: wheel
 wheel: $(VENV)/.build-deps ## build a wheel and a source distribution in dist/, with the dashboard if npm is installed
