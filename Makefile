@@ -16,7 +16,7 @@ PYTEST_WORKERS ?= 2
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(VENV)/.run-ready ## install what is needed and start a standalone server
@@ -111,6 +111,13 @@ wheel-test: $(VENV)/.dev-ready wheel ## install the wheel into a new environment
 packages-check: $(VENV)/.packages-ready ## check the files in deploy/ with kustomize, the schemas of Kubernetes and Compose, and systemd
 	TSDB_PACKAGES=$(CURDIR)/$(VENV)/packages/bin $(BIN)/pytest -ra tests/packaging $(ARGS)
 
+.PHONY: docs
+docs: $(VENV)/.docs-ready ## build the documentation as a site with search in site/; broken links fail
+	@rm -rf site
+	$(VENV)/docs/bin/zensical build --clean --strict
+	@$(BIN)/python -m tests.tidy.site site
+	@echo "read it with: python3 -m http.server -d site"
+
 .PHONY: lock
 lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
@@ -121,6 +128,8 @@ lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/clients.lock
 	$(UV) pip compile tests/clients/ibis/requirements.in --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o tests/clients/ibis/requirements.lock
+	echo 'zensical' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -U -o requirements/docs.lock
 	echo 'kubernetes-validate' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o requirements/packages.lock
 	echo 'maturin>=1.9,<2' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
@@ -128,7 +137,7 @@ lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 
 .PHONY: clean
 clean: ## remove everything that the other targets created
-	rm -rf $(VENV) kernels/target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
+	rm -rf $(VENV) kernels/target dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f tsdb/_kernels*.so
 
@@ -182,4 +191,10 @@ $(VENV)/.packages-ready: $(VENV)/.dev-ready requirements/packages.lock
 	  go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) && \
 	  go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_GO_VERSION) && mv $$GOBIN/cmd $$GOBIN/compose-go; \
 	fi
+	@touch $@
+
+$(VENV)/.docs-ready: $(VENV)/.uv-ready requirements/docs.lock
+	@echo "installing the generator of the documentation (a few seconds)"
+	@$(UV) venv --quiet --allow-existing $(VENV)/docs
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV)/docs $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
 	@touch $@
