@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
+KUSTOMIZE_VERSION := v5.6.0
+COMPOSE_GO_VERSION := v2.6.2
 VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
@@ -14,7 +16,7 @@ PYTEST_WORKERS ?= 2
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(VENV)/.run-ready ## install what is needed and start a standalone server
@@ -87,9 +89,34 @@ bench: $(VENV)/.dev-ready ## run the project's own benchmarks, or with ARGS=peer
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: generate
-generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models and the messages of gRPC
+generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models, the messages of gRPC and the tables of dashboards
 	$(BIN)/python -m tsdb.config.generate
 	$(BIN)/python -m tsdb.servers.grpc.proto.generate
+	$(BIN)/python -m deploy.grafana.generate
+
+.PHONY: wheel
+wheel: $(VENV)/.build-deps ## build a wheel and a source distribution in dist/, with the dashboard if npm is installed
+	@if ! grep -q '^dashboard:' $(MAKEFILE_LIST); then :; \
+	elif command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard; \
+	else echo "npm is not installed: the packages have the dashboard only if it has been built before"; fi
+	@rm -rf dist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
+
+.PHONY: wheel-test
+wheel-test: $(VENV)/.dev-ready wheel ## install the wheel into a new environment without cargo and npm, and use it
+	TSDB_WHEEL=all $(BIN)/pytest -s tests/packaging/test_wheel.py $(ARGS)
+
+.PHONY: packages-check
+packages-check: $(VENV)/.packages-ready ## check the files in deploy/ with kustomize, the schemas of Kubernetes and Compose, and systemd
+	TSDB_PACKAGES=$(CURDIR)/$(VENV)/packages/bin $(BIN)/pytest -ra tests/packaging $(ARGS)
+
+.PHONY: docs
+docs: $(VENV)/.docs-ready ## build the documentation as a site with search in site/; broken links fail
+	@rm -rf site
+	$(VENV)/docs/bin/zensical build --clean --strict
+	@$(BIN)/python -m tests.tidy.site site
+	@echo "read it with: python3 -m http.server -d site"
 
 .PHONY: lock
 lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
@@ -101,12 +128,16 @@ lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/clients.lock
 	$(UV) pip compile tests/clients/ibis/requirements.in --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o tests/clients/ibis/requirements.lock
+	echo 'zensical' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -U -o requirements/docs.lock
+	echo 'kubernetes-validate' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -U -o requirements/packages.lock
 	echo 'maturin>=1.9,<2' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/build.lock
 
 .PHONY: clean
 clean: ## remove everything that the other targets created
-	rm -rf $(VENV) kernels/target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
+	rm -rf $(VENV) kernels/target dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f tsdb/_kernels*.so
 
@@ -149,4 +180,21 @@ $(VENV)/.run-ready: requirements/run.lock requirements/build.lock pyproject.toml
 $(VENV)/.dev-ready: $(VENV)/.run-ready requirements/dev.lock
 	@echo "installing the packages for tests and development (about 20 s)"
 	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/.packages-ready: $(VENV)/.dev-ready requirements/packages.lock
+	@echo "installing the programs that check the packages (about a minute; some need Go)"
+	@$(UV) venv --quiet --allow-existing $(VENV)/packages
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV)/packages $(BIN)/uv pip install --quiet --require-hashes -r requirements/packages.lock
+	@if command -v go >/dev/null; then \
+	  export GOBIN=$(CURDIR)/$(VENV)/packages/bin && \
+	  go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) && \
+	  go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_GO_VERSION) && mv $$GOBIN/cmd $$GOBIN/compose-go; \
+	fi
+	@touch $@
+
+$(VENV)/.docs-ready: $(VENV)/.uv-ready requirements/docs.lock
+	@echo "installing the generator of the documentation (a few seconds)"
+	@$(UV) venv --quiet --allow-existing $(VENV)/docs
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV)/docs $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
 	@touch $@

@@ -23,6 +23,7 @@ from typing import Protocol
 from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
+from tsdb.components._service_manager import READY, STOPPING, notify
 from tsdb.config import FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
@@ -145,9 +146,11 @@ class ComponentProcess:
             self._state = True
             _log.info("ready", component=str(self._loaded.component), version=self._build.version)
             self._announce(self._summary(server.url, services))
+            notify(READY)
             await self._wait_for_end(server)
         finally:
             self._state = "stopping"
+            notify(STOPPING)
             await asyncio.gather(server.stop(GRACE_SECONDS), *(each.stop(GRACE_SECONDS) for each in services))
             await asyncio.to_thread(self._parts.close)
             _log.info("stopped", component=str(self._loaded.component))
