@@ -11,6 +11,7 @@ import pytest
 from tsdb.components import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import DatabaseOptions, RecordType, Session, SlowQuerySettings, read_all
 from tsdb.errors import TsdbError
+from tsdb.query import Channel
 from tsdb.query.promql import QueryTimes
 from tsdb.units import Duration
 
@@ -44,13 +45,18 @@ def test_slow_statements_are_rows_of_a_system_table(tmp_path: Path) -> None:
     with opened(tmp_path, ALWAYS) as local:
         rows(local, "SELECT 1 AS one")
         local.database.slow_queries.note(
-            2.5, "up", "public", is_promql=True, span=QueryTimes(start_ms=1000, end_ms=61_000, step_ms=5000)
+            2.5,
+            "up",
+            Session(channel=Channel.HTTP, user="ada"),
+            is_promql=True,
+            times=QueryTimes(start_ms=1000, end_ms=61_000, step_ms=5000),
         )
     found = {str(row["query"]): row for row in recorded(tmp_path)}
     assert found["SELECT 1 AS one"]["is_promql"] is False
     assert found["SELECT 1 AS one"]["promql_step"] is None
     slow = found["up"]
     assert (slow["cost"], slow["promql_range"], slow["promql_step"]) == (2500, 60_000, 5000)
+    assert (slow["database"], slow["user"], slow["protocol"], slow["trace_id"]) == ("public", "ada", "http", None)
     with opened(tmp_path, SlowQuerySettings()) as local:
         (created,) = rows(local, "SHOW CREATE TABLE tsdb_private.slow_queries")
     assert "ttl = '7days'" in str(created["Create Table"])

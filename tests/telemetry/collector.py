@@ -1,11 +1,17 @@
 """A real collector of traces, in this process, and tracing that sends to it."""
 
+import threading
+import time
+from collections.abc import Callable
 from concurrent import futures
+from typing import Any
 
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from tsdb.telemetry import Tracing, setup_tracing
+
+WAIT_SECONDS_MAX = 60.0
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
@@ -13,23 +19,41 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     def __init__(self) -> None:
         self.requests: list[trace_service_pb2.ExportTraceServiceRequest] = []
-        self._server = grpc.server(futures.ThreadPoolExecutor(1))
+        self._arrived = threading.Condition()
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)
         self.port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
 
     def Export(self, request, context):  # type: ignore[no-untyped-def]
-        self.requests.append(request)
+        with self._arrived:
+            self.requests.append(request)
+            self._arrived.notify_all()
         return trace_service_pb2.ExportTraceServiceResponse()
 
-    def spans(self):  # type: ignore[no-untyped-def]
+    def spans(self, trace_id: str | None = None) -> list[Any]:
+        """All spans, or those of a trace."""
+        return [span for _, span in self.spans_by_service(trace_id)]
+
+    def spans_by_service(self, trace_id: str | None = None) -> list[tuple[str, Any]]:
+        """Spans with the name of the service that sent them."""
         return [
-            span
-            for request in self.requests
+            (str(attributes(of_resource.resource)["service.name"]), span)
+            for request in list(self.requests)
             for of_resource in request.resource_spans
             for of_scope in of_resource.scope_spans
             for span in of_scope.spans
+            if trace_id is None or span.trace_id.hex() == trace_id
         ]
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until what has arrived is as expected."""
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        with self._arrived:
+            while not holds():
+                left = deadline - time.monotonic()
+                assert left > 0, sorted({(service, span.name) for service, span in self.spans_by_service()})
+                self._arrived.wait(left)
 
     def close(self) -> None:
         self._server.stop(None).wait()

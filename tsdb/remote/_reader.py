@@ -37,9 +37,10 @@ from tsdb.model import MetricView, RegionId, RegionSchema, TimeRange
 from tsdb.remote._arrow import raise_rows
 from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
 from tsdb.remote._link import CallStream, Link
-from tsdb.remote._message import pack
+from tsdb.remote._message import Part, pack
 from tsdb.remote._streams import BROKEN, ClientStream, text_of
 from tsdb.remote.codec import lower_into, lower_value, raise_value
+from tsdb.telemetry import AttributeValue, SpanKind, TraceSpan, current_span, entered
 from tsdb.units import Duration
 
 T = TypeVar("T")
@@ -76,6 +77,8 @@ class RemoteReader:
         self._view = view
         self._check = check
         self._clock = clock
+        self._opened_for = current_span()
+        """What threads of DataFusion work for, if the query is traced."""
         self._timeout = timeout
         self._deadline_ns = clock.monotonic_ns() + (TIMEOUT_MAX if timeout is None else timeout)
         self._opening = threading.Lock()
@@ -142,10 +145,12 @@ class RemoteReader:
         link = self._link
         assert link is not None, "a scan has been planned"
         args, buffers = lower_value([request])
+        head = self._head("scan", args)
+        span = self._trace(link, head)
         call = self._take(link)
         is_read = False
         try:
-            call.ask(self._head("scan", args), buffers, self._give_up_ns)
+            call.ask(head, buffers, self._give_up_ns)
             schema: pa.Schema | None = None
             is_first = True
             while True:
@@ -165,6 +170,8 @@ class RemoteReader:
             raise self._broken(call, link, error) from error
         finally:
             self._return(link, call, is_read=is_read)
+            if span is not None:
+                _end_scan(span, head)
         if "error" in head:
             raise raise_error(head["error"])
 
@@ -210,6 +217,12 @@ class RemoteReader:
             head["open"] = lower_into([self.region_id, self._view], buffers)
         if evaluate is not None:
             head["evaluates"] = True
+        with entered(self._trace(link, head)):
+            return self._asked(link, head, buffers, evaluate, opens=opens)
+
+    def _asked(
+        self, link: Link, head: dict[str, Any], buffers: list[Part], evaluate: Evaluate | None, *, opens: bool
+    ) -> Any:
         call = self._take(link)
         failure: list[BaseException] = []
         is_read = False
@@ -244,6 +257,16 @@ class RemoteReader:
     def _head(self, op: str, args: Any) -> dict[str, Any]:
         left = None if self._timeout is None else max(0, self._deadline_ns - self._clock.monotonic_ns())
         return {"op": op, "args": args, "left": left, "reader": self._number}
+
+    def _trace(self, link: Link, head: dict[str, Any]) -> TraceSpan | None:
+        """Begin the span of a request, if the query is traced, and have the datanode continue its trace."""
+        parent = current_span() or self._opened_for
+        if parent is None:
+            return None
+        where: dict[str, AttributeValue] = {"server.address": link.address, "region": int(self.region_id)}
+        span = parent.child(f"datanode.{head['op']}", SpanKind.CLIENT, where)
+        head["trace"] = span.traceparent
+        return span
 
     def _compute(
         self, call: CallStream, asked: list[Any], buffers: list[Any], evaluate: Evaluate | None, failure: list[Any]
@@ -286,3 +309,10 @@ class RemoteReader:
             )
         kind = NodeUnavailable if call.is_fresh or self._link is not None else StaleStream
         return kind(text_of(error), address=link.address, region_id=self.region_id)
+
+
+def _end_scan(span: TraceSpan, head: dict[str, Any]) -> None:
+    """End the span of a scan; `head` is that of the last message, or of the request."""
+    if "error" in head:
+        span.fail(raise_error(head["error"]))
+    span.end()
