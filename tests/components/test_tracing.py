@@ -187,10 +187,23 @@ def test_what_nobody_traces_is_not_sent_with_a_ratio_of_zero(traced: TracedServe
 def test_slow_statements_have_the_id_of_their_trace(traced: TracedServer) -> None:
     trace_id, traceparent = traced.next_trace()
     assert traced.sql("SELECT 'a slow one'", traceparent).status_code == 200
+    assert wait_for_slow(traced, trace_id) == [["SELECT 'a slow one'", "public", "http", False]]
+    trace_id, traceparent = traced.next_trace()
+    httpx.get(
+        f"{traced.server.url}/v1/prometheus/api/v1/query_range",
+        params={"query": "max(cpu)", "start": "1", "end": "3", "step": "1"},
+        headers={"traceparent": traceparent},
+        timeout=60,
+    ).raise_for_status()
+    assert wait_for_slow(traced, trace_id) == [["max(cpu)", "public", "http", True]]
+
+
+def wait_for_slow(traced: TracedServer, trace_id: str) -> list[list[object]]:
+    """What was recorded of the statements of a trace, once there is something."""
     text = f"SELECT query, database, protocol, is_promql FROM tsdb_private.slow_queries WHERE trace_id = '{trace_id}'"
     deadline = time.monotonic() + 60
     found: list[list[object]] = []
     while not found and time.monotonic() < deadline:
         answer = traced.sql(text).json()
         found = answer["output"][0]["records"]["rows"] if "output" in answer else []
-    assert found == [["SELECT 'a slow one'", "public", "http", False]]
+    return found

@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
 
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
-from tsdb.telemetry import Tracing, setup_tracing
+from tsdb.telemetry import TraceSpan, Tracing, setup_tracing
 
 WAIT_SECONDS_MAX = 60.0
 
@@ -57,6 +57,24 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     def close(self) -> None:
         self._server.stop(None).wait()
+
+
+class KeptSpans:
+    """A collector that needs no network, and is away as long as it has a problem."""
+
+    def __init__(self, problem: str | None = None) -> None:
+        self.problem = problem
+        self.spans: list[TraceSpan] = []
+        self.calls = 0
+
+    def send(self, spans: Sequence[TraceSpan]) -> str | None:
+        self.calls += 1
+        if self.problem is None:
+            self.spans.extend(spans)
+        return self.problem
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def start_tracing(port: int, *, ratio: float = 1.0) -> Tracing:

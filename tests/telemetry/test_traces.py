@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.telemetry.collector import Collector, attributes, start_tracing
+from tests.telemetry.collector import Collector, KeptSpans, attributes, start_tracing
 from tsdb.clock import ManualClock
 from tsdb.errors import InvalidArguments
 from tsdb.telemetry import (
@@ -39,24 +39,6 @@ def collector() -> Iterator[Collector]:
     collector = Collector()
     yield collector
     collector.close()
-
-
-class KeptSpans:
-    """A collector that needs no network, and is away as long as it has a problem."""
-
-    def __init__(self, problem: str | None = None) -> None:
-        self.problem = problem
-        self.spans: list[TraceSpan] = []
-        self.calls = 0
-
-    def send(self, spans: Sequence[TraceSpan]) -> str | None:
-        self.calls += 1
-        if self.problem is None:
-            self.spans.extend(spans)
-        return self.problem
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class FixedBits(random.Random):

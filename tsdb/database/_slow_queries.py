@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
+from tsdb.database._options import check_altered_options
 from tsdb.database._services import RecordType, Services, SlowQuerySettings
 from tsdb.errors import TsdbError
 from tsdb.query import Session, WriteToken
@@ -32,7 +33,7 @@ TEXT_CHARS_MAX = 16_384
 """How much of a statement is kept."""
 _STOP_SECONDS = 5.0
 
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         ("cost", pa.uint64()),
         ("threshold", pa.uint64()),
@@ -186,7 +187,7 @@ class SlowQueries:
             "protocol": found.protocol,
             "trace_id": found.trace_id,
         }
-        return pa.table([pa.array([row[field.name]], field.type) for field in _SCHEMA], schema=_SCHEMA)
+        return pa.table([pa.array([row[field.name]], field.type) for field in SCHEMA], schema=SCHEMA)
 
     def _prepare_table(self) -> None:
         """Create the table, or have the rows of an existing one expire as the configuration says now."""
@@ -196,7 +197,9 @@ class SlowQueries:
             # Many statements may end in the same nanosecond: no row replaces another.
             options = {"ttl": ttl, "append_mode": "true"}
             with suppress(TableAlreadyExists):
-                self._services.frames.create_table(DATABASE, TABLE, _SCHEMA, tags=(), time="timestamp", options=options)
-        elif table.options.get("ttl") != ttl:
+                self._services.frames.create_table(DATABASE, TABLE, SCHEMA, tags=(), time="timestamp", options=options)
+            return
+        wanted = check_altered_options((("ttl", ttl),))["ttl"]
+        if wanted is not None and table.options.get("ttl") != wanted:
             with suppress(CatalogOutdated):  # another frontend has done it
-                catalog.alter_table(table, replace(table, options={**table.options, "ttl": ttl}).changed(), [])
+                catalog.alter_table(table, replace(table, options={**table.options, "ttl": wanted}).changed(), [])
