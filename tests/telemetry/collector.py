@@ -17,15 +17,19 @@ WAIT_SECONDS_MAX = 60.0
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
     """A collector that keeps what it receives."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.requests: list[trace_service_pb2.ExportTraceServiceRequest] = []
         self._arrived = threading.Condition()
+        self.go_on = threading.Event()
+        """Without it, no call is answered."""
+        self.go_on.set()
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
 
     def Export(self, request, context):  # type: ignore[no-untyped-def]
+        self.go_on.wait(WAIT_SECONDS_MAX)
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
@@ -77,7 +81,7 @@ class KeptSpans:
         """Nothing is open."""
 
 
-def start_tracing(port: int, *, ratio: float = 1.0) -> Tracing:
+def start_tracing(port: int, *, ratio: float = 1.0, export_seconds_max: float = 60.0) -> Tracing:
     tracing = setup_tracing(
         enabled=True,
         endpoint=f"127.0.0.1:{port}",
@@ -85,6 +89,7 @@ def start_tracing(port: int, *, ratio: float = 1.0) -> Tracing:
         service_name="tsdb-standalone",
         instance_id="node-7",
         version="1.2.3",
+        export_seconds_max=export_seconds_max,
     )
     assert tracing is not None
     return tracing

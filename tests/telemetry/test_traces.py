@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kv.etcd_process import free_port
 from tests.telemetry.collector import Collector, KeptSpans, attributes, start_tracing
 from tsdb.clock import ManualClock
 from tsdb.errors import InvalidArguments
@@ -59,7 +60,7 @@ def test_a_span_arrives_at_the_collector_with_its_attributes(collector: Collecto
     assert outer is not None
     with outer, span("inner"):
         pass
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
     inner, outer = collector.spans()
     assert (inner.name, outer.name) == ("inner", "outer")
     assert inner.parent_span_id == outer.span_id
@@ -80,7 +81,7 @@ def test_errors_have_a_status_and_a_code(collector: Collector) -> None:
     assert failing is not None
     with pytest.raises(InvalidArguments), failing:
         raise InvalidArguments("no such thing")
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
     (found,) = collector.spans()
     assert (found.status.code, found.status.message) == (2, "no such thing")
     assert attributes(found) == {"error.type": "InvalidArguments", "tsdb.status": "InvalidArguments"}
@@ -93,7 +94,7 @@ def test_a_request_continues_the_trace_of_its_sender_whatever_the_ratio(collecto
     continued.end()
     assert tracing.begin("invalid", parse_traceparent("nonsense")) is None
     assert tracing.begin("not sampled by its sender", parse_traceparent(TRACEPARENT[:-1] + "0")) is None
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
     (found,) = collector.spans()
     assert (found.trace_id.hex(), found.parent_span_id.hex(), found.trace_state) == (TRACE_ID, PARENT_ID, "vendor=1")
 
@@ -102,7 +103,7 @@ def test_a_sender_that_does_not_sample_is_obeyed() -> None:
     tracing = Tracing(KeptSpans(), ratio=1.0)
     assert tracing.begin("GET", parse_traceparent(TRACEPARENT[:-1] + "0")) is None
     assert tracing.begin("GET", parse_traceparent(TRACEPARENT)) is not None
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
 
 
 @pytest.mark.parametrize(
@@ -163,15 +164,15 @@ def test_the_ratio_decides_by_the_trace_id_alone() -> None:
     for ratio, sampled in ((0.0, 0), (0.25, 25), (1.0, 100)):
         tracing = Tracing(KeptSpans(), ratio=ratio, source=FixedBits(ids))
         begun = [tracing.begin("request") for _ in ids]
-        tracing.shutdown()
+        tracing.shutdown(seconds_max=60)
         assert [each is not None for each in begun] == [number < sampled for number in range(100)]
 
 
 def test_nothing_is_sent_when_the_ratio_is_zero(collector: Collector) -> None:
     tracing = start_tracing(collector.port, ratio=0.0)
     assert all(tracing.begin("unseen") is None for _ in range(1000))
-    tracing.flush()
-    tracing.shutdown()
+    tracing.flush(seconds_max=60)
+    tracing.shutdown(seconds_max=60)
     assert collector.requests == []
 
 
@@ -197,7 +198,7 @@ def test_a_span_is_the_current_one_in_its_block_only() -> None:
             assert current_span() is inner
     assert current_span() is None
     assert not outer.end_ns
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
 
 
 def test_lines_of_the_log_name_the_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,7 +208,7 @@ def test_lines_of_the_log_name_the_trace(caplog: pytest.LogCaptureFixture) -> No
         log.info("untraced", rows=1)
         with tracing.begin("request") as request:  # type: ignore[union-attr]
             log.info("traced", rows=1)
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
     untraced, traced = (each.__dict__["tsdb_fields"] for each in caplog.records if each.name == "tsdb.test_traces")
     assert untraced == {"rows": 1}
     assert traced == {"rows": 1, "trace_id": request.trace_id_text}
@@ -222,6 +223,32 @@ def test_shutdown_does_not_wait_for_a_dead_collector() -> None:
     assert time.monotonic() - began < 30
 
 
+def test_shutdown_does_not_wait_for_a_collector_that_hangs(collector: Collector) -> None:
+    collector.go_on.clear()
+    tracing = start_tracing(collector.port, export_seconds_max=3600)
+    tracing.begin("lost").end()  # type: ignore[union-attr]
+    tracing.flush(seconds_max=0.1)
+    began = time.monotonic()
+    tracing.shutdown(seconds_max=0.3)
+    assert time.monotonic() - began < 60
+    collector.go_on.set()
+
+
+def test_a_collector_that_comes_late_gets_what_follows() -> None:
+    port = free_port()
+    tracing = start_tracing(port, export_seconds_max=1)
+    tracing.begin("lost").end()  # type: ignore[union-attr]
+    tracing.flush(seconds_max=60)
+    collector = Collector(port)
+    deadline = time.monotonic() + 60
+    while not collector.requests and time.monotonic() < deadline:
+        tracing.begin("sent").end()  # type: ignore[union-attr]
+        tracing.flush(seconds_max=60)
+    tracing.shutdown(seconds_max=60)
+    collector.close()
+    assert "sent" in {each.name for each in collector.spans()}
+
+
 def test_trouble_with_the_collector_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock, kept = ManualClock(), KeptSpans("UNAVAILABLE")
     tracing = Tracing(kept, ratio=1.0, clock=clock)
@@ -230,11 +257,11 @@ def test_trouble_with_the_collector_is_told_once_a_minute(caplog: pytest.LogCapt
         for _ in range(24):  # 4 minutes, an attempt every 10 seconds
             calls = kept.calls
             tracing.begin("lost").end()  # type: ignore[union-attr]
-            tracing.flush()
+            tracing.flush(seconds_max=60)
             assert kept.calls > calls
             lines = [each for each in caplog.records if each.name == "tsdb.tracing"]
             clock.advance(seconds=10)
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
     assert [each.__dict__["tsdb_fields"]["spans"] for each in lines] == [1, 6, 6, 6]
     assert {each.__dict__["tsdb_fields"]["reason"] for each in lines} == {"UNAVAILABLE"}
 
@@ -243,11 +270,12 @@ def test_the_exporter_itself_says_nothing(caplog: pytest.LogCaptureFixture) -> N
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
     before = list(logger.filters)
     with caplog.at_level(logging.DEBUG):
-        tracing = start_tracing(1)
+        tracing = start_tracing(1, export_seconds_max=0.5)
         assert len(logger.filters) == len(before) + 1
         tracing.begin("lost").end()  # type: ignore[union-attr]
         tracing.shutdown(seconds_max=30)
-    assert [each.name for each in caplog.records if each.levelno >= logging.WARNING] == ["tsdb.tracing"]
+    ours = [each.name for each in caplog.records if each.name.startswith(("tsdb.tracing", "opentelemetry"))]
+    assert ours == ["tsdb.tracing"]
     assert logger.filters == before
 
 
@@ -287,9 +315,9 @@ def test_a_span_that_cannot_be_sent_does_not_end_the_thread() -> None:
     tracing = Tracing(broken, ratio=1.0)
     for number in (1, 2):
         tracing.begin("odd").end()  # type: ignore[union-attr]
-        tracing.flush()
+        tracing.flush(seconds_max=60)
         assert broken.calls == number
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
 
 
 def test_a_queue_that_stops_sends_what_it_has() -> None:
@@ -300,7 +328,7 @@ def test_a_queue_that_stops_sends_what_it_has() -> None:
     for _ in range(3):
         queue.put(tracing.begin("last"))  # type: ignore[arg-type]
     queue.stop(60)
-    tracing.shutdown()
+    tracing.shutdown(seconds_max=60)
     assert len(kept.spans) == 3
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUEUED_SPANS_MAX = 8192
 BATCH_SPANS_MAX = 512
 INTERVAL_SECONDS = 1.0
-EXPORT_SECONDS_MAX = 2.0
+EXPORT_SECONDS_MAX = 10.0
 """How long one batch may take, with its retries."""
 COMPLAINT_SECONDS_MIN = 60.0
 """How far apart two lines about trouble with the collector are."""
@@ -48,7 +48,7 @@ class SpanSender(Protocol):
     """Sends one batch."""
 
     def send(self, spans: Sequence[TraceSpan]) -> str | None:
-        """Send spans, within `EXPORT_SECONDS_MAX`; return why that failed, None if it did not."""
+        """Send spans, within a deadline; return why that failed, None if it did not."""
 
     def close(self) -> None:
         """Give up a call that is under way."""
@@ -86,7 +86,7 @@ class SpanQueue:
         if len(self._spans) >= BATCH_SPANS_MAX:
             self._wake.set()
 
-    def flush(self, seconds_max: float = EXPORT_SECONDS_MAX) -> None:
+    def flush(self, seconds_max: float) -> None:
         """Send what is queued now; returns when it is sent or given up, or after a while."""
         with self._idle:
             self._wanted += 1
@@ -150,7 +150,8 @@ class SpanQueue:
 class OtlpSender:
     """Sends batches over OTLP and gRPC, with the exporter of OpenTelemetry."""
 
-    def __init__(self, endpoint: str, resource: Mapping[str, AttributeValue]) -> None:
+    def __init__(self, endpoint: str, resource: Mapping[str, AttributeValue], seconds_max: float) -> None:
+        """One batch may take `seconds_max`, with its retries."""
         # Imported when tracing is on: this takes half a second.
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -163,7 +164,7 @@ class OtlpSender:
         self._endpoint = endpoint
         self._noise = _LastComplaint()
         logging.getLogger(_NOISY_LOGGER).addFilter(self._noise)
-        self._exporter = OTLPSpanExporter(endpoint=endpoint, insecure=True, timeout=EXPORT_SECONDS_MAX)
+        self._exporter = OTLPSpanExporter(endpoint=endpoint, insecure=True, timeout=seconds_max)
 
     def send(self, spans: Sequence[TraceSpan]) -> str | None:
         self._noise.text = ""

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.telemetry._spans import AttributeValue, RemoteSpan, SpanKind, TraceSpan, parse_traceparent
-from tsdb.telemetry._trace_export import OtlpSender, SpanQueue, SpanSender
+from tsdb.telemetry._trace_export import EXPORT_SECONDS_MAX, OtlpSender, SpanQueue, SpanSender
 
 SHUTDOWN_SECONDS_MAX = 2.0
 
@@ -72,9 +72,9 @@ class Tracing:
     def send(self, span: TraceSpan) -> None:
         self._queue.put(span)
 
-    def flush(self) -> None:
-        """Send what is queued; returns when it is sent or given up."""
-        self._queue.flush()
+    def flush(self, *, seconds_max: float = EXPORT_SECONDS_MAX) -> None:
+        """Send what is queued; returns when it is sent or given up, or after `seconds_max`."""
+        self._queue.flush(seconds_max)
 
     def install(self) -> None:
         """Let `begin_trace` begin the traces of this process here, until `shutdown`."""
@@ -126,7 +126,14 @@ def continue_trace(name: str, traceparent: str | None, **attributes: AttributeVa
 
 
 def setup_tracing(
-    *, enabled: bool, endpoint: str, ratio: float, service_name: str, instance_id: str, version: str
+    *,
+    enabled: bool,
+    endpoint: str,
+    ratio: float,
+    service_name: str,
+    instance_id: str,
+    version: str,
+    export_seconds_max: float = EXPORT_SECONDS_MAX,
 ) -> Tracing | None:
     """Start sending spans to the collector at `endpoint` (`host:port`), or return None when tracing is off.
 
@@ -141,4 +148,4 @@ def setup_tracing(
         "service.version": version,
         "process.pid": os.getpid(),
     }
-    return Tracing(OtlpSender(endpoint, resource), ratio=ratio)
+    return Tracing(OtlpSender(endpoint, resource, export_seconds_max), ratio=ratio)

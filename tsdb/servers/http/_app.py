@@ -61,6 +61,9 @@ TIMED_OUT = (
 )
 STOPPING = "the server is stopping; try again when it has restarted"
 
+PROBES = frozenset({"/health", "/ready", "/metrics"})
+"""What is asked all the time and is no work: it is traced only if its sender traces it."""
+
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 
 
@@ -248,6 +251,8 @@ def _begin_trace(route: Route | Miss, scope: Scope) -> TraceSpan | None:
     if b"traceparent" in found:
         state = found.get(b"tracestate", b"").decode("latin-1")
         sender = parse_traceparent(found[b"traceparent"].decode("latin-1"), state)
+    if sender is None and route.pattern in PROBES:
+        return None
     method: str = scope["method"]
     attributes = {"protocol": "http", "http.request.method": method, "http.route": route.pattern}
     return begin_trace(f"{method} {route.pattern}", sender, attributes=attributes)
