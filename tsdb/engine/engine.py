@@ -40,6 +40,7 @@ from tsdb.engine.region.roster import Roster
 from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region.state import StrictWindows
+from tsdb.engine.region.traced_reader import TracedReader
 from tsdb.engine.region.worker import Worker
 from tsdb.engine.region.write import PendingWrite, check_operation
 from tsdb.engine.rows.cache import PAGES, Caches
@@ -58,7 +59,7 @@ from tsdb.store import (
     local_store_of,
     routed_path,
 )
-from tsdb.telemetry import CacheState, CacheStatistics, get_logger
+from tsdb.telemetry import CacheState, CacheStatistics, current_span, get_logger
 from tsdb.units import Duration
 
 CLOSE_GRACE = Duration.of_seconds(30)
@@ -331,6 +332,10 @@ class Engine:
             done=done,
             must_fit=must_fit,
         )
+        parent = current_span()
+        if parent is not None:
+            request.span = parent.child("region.write", region=int(region.id), rows=batch.rows, bytes=payload.raw_bytes)
+            done.add_done_callback(request.span.end_with)
         region.worker.submit(request)
         return done
 
@@ -347,13 +352,12 @@ class Engine:
         check: Callable[[], None] = no_check,
     ) -> LocalReader:
         """Take what the region holds now, for one query; scans are divided as `scan_parallelism` says."""
-        return LocalReader(
-            region_id,
-            self.snapshot(region_id, timeout=timeout),
-            self._registers,
-            view=view,
-            parallelism=self._scan_parallelism,
-            check=check,
+        snapshot, parallelism = self.snapshot(region_id, timeout=timeout), self._scan_parallelism
+        span = current_span()
+        if span is None:
+            return LocalReader(region_id, snapshot, self._registers, view=view, parallelism=parallelism, check=check)
+        return TracedReader(
+            region_id, snapshot, self._registers, opened_for=span, view=view, parallelism=parallelism, check=check
         )
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tsdb.remote._link import CallStream, Link
 from tsdb.remote._message import Part, pack
+from tsdb.telemetry import TraceSpan
 
 _MORE = pack({"op": "more"})
 
@@ -16,7 +17,7 @@ _MORE = pack({"op": "more"})
 class BegunScan:
     """A scan whose rows arrive on a stream, or have arrived with the plan."""
 
-    __slots__ = ("_first", "call", "columns", "link")
+    __slots__ = ("_first", "call", "columns", "link", "span")
 
     def __init__(
         self,
@@ -25,11 +26,14 @@ class BegunScan:
         *,
         columns: Sequence[str],
         first: tuple[dict[str, Any], list[pa.Buffer]] | None = None,
+        span: TraceSpan | None = None,
     ) -> None:
         self.link = link
         self.call = call
         """None once the stream was given back."""
         self.columns = list(columns)
+        self.span = span
+        """Of a request of its own; rows that come with a plan are part of the plan's."""
         self._first = first
 
     def ask(self, head: dict[str, Any], buffers: list[Part], give_up_ns: int) -> None:

@@ -39,8 +39,10 @@ from tsdb.remote._arrow import raise_rows
 from tsdb.remote._begun_scan import BegunScan
 from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
 from tsdb.remote._link import CallStream, Link
+from tsdb.remote._message import Part
 from tsdb.remote._streams import BROKEN, ClientStream, text_of
 from tsdb.remote.codec import lower_into, lower_value, raise_value
+from tsdb.telemetry import AttributeValue, SpanKind, TraceSpan, current_span, entered
 from tsdb.units import Duration
 
 T = TypeVar("T")
@@ -75,6 +77,8 @@ class RemoteReader:
         self._view = view
         self._check = check
         self._clock = clock
+        self._opened_for = current_span()
+        """What threads of DataFusion work for, if the query is traced."""
         self._timeout = timeout
         self._deadline_ns = clock.monotonic_ns() + (TIMEOUT_MAX if timeout is None else timeout)
         self._opening = threading.Lock()
@@ -146,6 +150,7 @@ class RemoteReader:
             if begun is not None:
                 self._end(begun)
             begun = self._begin(request)
+        head: dict[str, Any] = {}
         schema: pa.Schema | None = None
         read = 0
         try:
@@ -171,6 +176,8 @@ class RemoteReader:
             raise self._broken(begun.call, begun.link, error) from error
         finally:
             self._end(begun)
+            if begun.span is not None:
+                _end_scan(begun.span, head)
         if "error" in head:
             raise raise_error(head["error"])
 
@@ -219,6 +226,12 @@ class RemoteReader:
             head["open"] = lower_into([self.region_id, self._view], buffers)
         if evaluate is not None:
             head["evaluates"] = True
+        with entered(self._trace(link, head)):
+            return self._asked(link, head, buffers, evaluate, opens=opens)
+
+    def _asked(
+        self, link: Link, head: dict[str, Any], buffers: list[Part], evaluate: Evaluate | None, *, opens: bool
+    ) -> Any:
         call = self._take(link)
         failure: list[BaseException] = []
         is_read = is_kept = False
@@ -260,6 +273,16 @@ class RemoteReader:
         left = None if self._timeout is None else max(0, self._deadline_ns - self._clock.monotonic_ns())
         return {"op": op, "args": args, "left": left, "reader": self._number}
 
+    def _trace(self, link: Link, head: dict[str, Any]) -> TraceSpan | None:
+        """Begin the span of a request, if the query is traced, and have the datanode continue its trace."""
+        parent = current_span() or self._opened_for
+        if parent is None:
+            return None
+        where: dict[str, AttributeValue] = {"server.address": link.address, "region": int(self.region_id)}
+        span = parent.child(f"datanode.{head['op']}", SpanKind.CLIENT, where)
+        head["trace"] = span.traceparent
+        return span
+
     def _compute(
         self, call: CallStream, asked: list[Any], buffers: list[Any], evaluate: Evaluate | None, failure: list[Any]
     ) -> None:
@@ -278,12 +301,17 @@ class RemoteReader:
         link = self._link
         assert link is not None, "a scan has been planned"
         args, buffers = lower_value([request])
-        begun = BegunScan(link, self._take(link), columns=request.columns)
+        head = self._head("scan", args)
+        span = self._trace(link, head)
+        begun = BegunScan(link, self._take(link), columns=request.columns, span=span)
         try:
-            begun.ask(self._head("scan", args), buffers, self._give_up_ns)
+            begun.ask(head, buffers, self._give_up_ns)
         except BROKEN as error:
             broken = self._broken(begun.call, link, error)
             self._end(begun)
+            if span is not None:
+                span.fail(broken)
+                span.end()
             raise broken from error
         return begun
 
@@ -328,3 +356,10 @@ class RemoteReader:
             )
         kind = NodeUnavailable if call is None or call.is_fresh or self._link is not None else StaleStream
         return kind(text_of(error), address=link.address, region_id=self.region_id)
+
+
+def _end_scan(span: TraceSpan, head: dict[str, Any]) -> None:
+    """End the span of a scan; `head` is that of the last message."""
+    if "error" in head:
+        span.fail(raise_error(head["error"]))
+    span.end()

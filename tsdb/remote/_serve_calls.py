@@ -1,6 +1,7 @@
 """The server's end of a stream of calls: readers, and everything that is answered at once.
 
-    {"op": verb, "args": […], "left": ns, "reader": number or "open": [region, view], "released": [readers]}
+    {"op": verb, "args": […], "left": ns, "reader": number or "open": [region, view], "released": [readers],
+     "trace": traceparent}
         ◀─ {"ok": value, "reader": number of a reader that was opened, "sources": in how many places its rows are,
             "statistics": what the reader has counted so far}
         ◀─ {"error": …}
@@ -34,7 +35,7 @@ from tsdb.remote._served import NodeVerbs, ServedRegions
 from tsdb.remote._slots import RequestSlots
 from tsdb.remote._streams import WINDOW_BATCHES, ServerStream
 from tsdb.remote.codec import lower_value, raise_value
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import continue_trace, entered, get_logger
 from tsdb.units import Duration
 
 READER_VERBS = frozenset({"bounds", "cells", "series", "list_series", "samples", "statistics"})
@@ -87,7 +88,8 @@ class CallsEnd:
 
     def _answer(self, head: dict[str, Any], buffers: list[pa.Buffer]) -> None:
         try:
-            self._run_verb(_Call(head, buffers, self._clock))
+            with entered(continue_trace(f"datanode.{head['op']}", head.get("trace"))):
+                self._run_verb(_Call(head, buffers, self._clock))
         except _EvaluationFailed:
             self._stream.send({"evaluation": "failed"})
         except Exception as error:  # whatever went wrong, the client is told
