@@ -19,6 +19,7 @@ from tsdb.engine.reading import (
     KnownSeriesRequest,
     PlannedCells,
     PlannedScan,
+    RowsAhead,
     SamplesRequest,
     ScanRequest,
     SeriesRequest,
@@ -66,8 +67,8 @@ class TracedReader(LocalReader):
         super().__init__(region_id, snapshot, registers, view=view, parallelism=parallelism, check=check)
         self._opened_for = opened_for
 
-    def plan_scan(self, filter: RowFilter) -> PlannedScan:
-        return self._traced("region.plan_scan", lambda: super(TracedReader, self).plan_scan(filter))
+    def plan_scan(self, filter: RowFilter, ahead: RowsAhead | None = None) -> PlannedScan:
+        return self._traced("region.plan_scan", lambda: super(TracedReader, self).plan_scan(filter, ahead))
 
     def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         span = self._begin("region.scan")
