@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import adbc_driver_flightsql.dbapi as flight_sql
+import grpc
 import httpx
 import psycopg
 import pymysql
 import pytest
 
 from tests.server_process import ServerProcess, running
-from tests.telemetry.collector import Collector, attributes
+from tests.telemetry.collector import Collector, KeptSpans, attributes
+from tsdb.components import LocalOptions, open_directory
+from tsdb.database import Session, read_all
+from tsdb.servers.grpc.proto import greptime_pb2 as v1
+from tsdb.telemetry import Tracing
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -169,6 +176,45 @@ def test_flight_continues_the_trace_in_the_metadata(traced: TracedServer) -> Non
     method = "arrow.flight.protocol.FlightService/DoGet"
     spans = traced.wait_for(trace_id, method, "Query", "region.scan")
     assert parent_of(spans, "Query") == method
+
+
+def test_requests_over_grpc_continue_the_trace_in_their_header(traced: TracedServer) -> None:
+    trace_id, traceparent = traced.next_trace()
+    request = v1.GreptimeRequest(
+        header=v1.RequestHeader(dbname="public", tracing_context={"traceparent": traceparent}),
+        query=v1.QueryRequest(sql="INSERT INTO cpu VALUES ('c', 3000, 3)"),
+    )
+    with grpc.insecure_channel(f"127.0.0.1:{traced.server.port_of('gRPC')}") as channel:
+        handle = channel.unary_unary(
+            "/greptime.v1.GreptimeDatabase/Handle", v1.GreptimeRequest.SerializeToString, v1.GreptimeResponse.FromString
+        )
+        assert handle(request, timeout=60).affected_rows.value == 1
+    spans = traced.wait_for(trace_id, "greptime.v1.GreptimeDatabase/Handle", "Insert", "region.write")
+    assert spans["greptime.v1.GreptimeDatabase/Handle"].parent_span_id.hex() == "00000000000000ff"
+    assert traced.sql("DELETE FROM cpu WHERE host = 'c'").status_code == 200
+
+
+def test_flushes_and_compactions_are_traces_of_their_own(tmp_path: Path) -> None:
+    kept = KeptSpans()
+    tracing = Tracing(kept, ratio=1.0)
+    tracing.install()
+    local = open_directory(tmp_path, options=LocalOptions(has_housekeeping=False))
+    try:
+        run = partial(local.database.run, session=Session())
+        run("CREATE TABLE t (ts TIMESTAMP TIME INDEX, v DOUBLE)")
+        for number in range(3):
+            run(f"INSERT INTO t VALUES (1000, {number}), (2000, {number})")
+            for output in local.database.execute("ADMIN flush_table('t')", Session()):
+                read_all(output)  # type: ignore[arg-type]
+        for output in local.database.execute("ADMIN compact_table('t', 'swcs', '3600')", Session()):
+            read_all(output)  # type: ignore[arg-type]
+    finally:
+        local.close()
+        tracing.shutdown(seconds_max=60)
+    assert {each.name for each in kept.spans} == {"flush", "compaction"}
+    assert len({each.trace_id for each in kept.spans}) == len(kept.spans)
+    flushes = [each.attributes for each in kept.spans if each.name == "flush"]
+    assert [(each["table"], each["files"], each["rows"]) for each in flushes] == [("public.t", 1, 2)] * 3
 
 
 def test_what_nobody_traces_is_not_sent_with_a_ratio_of_zero(traced: TracedServer) -> None:
