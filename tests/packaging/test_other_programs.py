@@ -50,6 +50,10 @@ def test_kubernetes_has_the_fields_of_the_manifests(directory: Path, version: st
     assert shown.count(" passed ") == len(list(yaml.safe_load_all(text)))
 
 
+def test_the_dockerfile_has_no_known_mistakes() -> None:
+    run(program("hadolint"), str(DEPLOY / "docker" / "Dockerfile"))
+
+
 def test_compose_takes_the_compose_file() -> None:
     text = run(program("compose-go"), str(DEPLOY / "compose" / "compose.yaml"))
     assert set(yaml.safe_load(text)["services"]) == set(compose()["services"])
