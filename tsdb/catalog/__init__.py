@@ -37,7 +37,7 @@ from tsdb.catalog._places import (
 from tsdb.catalog._reader import CatalogReader
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
 from tsdb.catalog._remote import ChangeMade, RemoteCatalog, SendChange
-from tsdb.catalog._writer import Placement
+from tsdb.catalog._writer import CapturedCatalog, Placement
 
 AnyCatalog: TypeAlias = Catalog | RemoteCatalog
 """What a database works with: its own catalog, or that of a cluster."""
@@ -46,6 +46,7 @@ __all__ = [
     "CHANGE_KINDS",
     "PLACES",
     "AnyCatalog",
+    "CapturedCatalog",
     "Catalog",
     "CatalogChange",
     "CatalogCorrupted",

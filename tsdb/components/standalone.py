@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tsdb.backup import DestinationPlaces
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import COPY_DIRECTORY, LocalDatabase, LocalOptions, open_directory
 from tsdb.components._process import Service
@@ -62,6 +63,7 @@ class Standalone:
             options=replace(
                 _local_options(config, home, self._forker, storages=frozenset(stores.providers)),
                 shared_log=shared_log_options(config.wal, stores, config.memory.limit),
+                backups=DestinationPlaces(home, stores.storages()),
                 authenticator=self._protocols.authenticator,
                 memory_report=self._governor.report,
             ),

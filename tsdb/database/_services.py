@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tsdb.auth import Authenticator, UserStore
+from tsdb.backup import BackupService
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database._cluster_admin import ClusterCommands
@@ -77,6 +78,8 @@ class Services:
     """The current rights of users who have logged in."""
     cluster: ClusterCommands | None = None
     """The cluster that this server is part of."""
+    backups: BackupService | None = None
+    """Makes backups, where all regions are in this process."""
     writer: Writer = field(init=False)
     """Writes rows of every kind."""
     frames: FrameWriter = field(init=False)

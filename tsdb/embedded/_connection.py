@@ -28,6 +28,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tsdb.auth import Identity
+from tsdb.backup import DestinationPlaces
 from tsdb.components import LocalDatabase, LocalOptions, open_directory, open_memory, open_read_only
 from tsdb.database import Affected, Channel, Database, DatabaseOptions, Output, Session, read_all
 from tsdb.embedded._frames import to_arrow
@@ -287,6 +288,7 @@ def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions
         wal=WalSettings(sync_write=sync_write, ballast_bytes=Size(0)),
         query=QueryEngineOptions(spill_dir=home / "spill"),
         database=DatabaseOptions(copy_root=home / "copy"),
+        backups=DestinationPlaces(home, [], allows_directories=True),
         address="embedded",
     )
 
