@@ -86,6 +86,29 @@ def test_everything_comes_back_and_takes_new_writes(tmp_path: Path) -> None:
         assert back_up(db, tmp_path / "b")["files_copied"] < back_up(db, tmp_path / "d")["files_copied"]
 
 
+def test_some_tables_are_restored_without_the_others(tmp_path: Path) -> None:
+    with opened(tmp_path / "a") as db:
+        for statement in SETUP:
+            db.sql(statement)
+        back_up(db, tmp_path / "b")
+        chosen = ("SELECT * FROM cpu ORDER BY host, ts", "SELECT * FROM metric_a ORDER BY ts", "SELECT * FROM other.t")
+        expected = [db.sql(question).fetchall() for question in chosen]
+    with pytest.raises(TsdbError, match=r"did you mean public\.cpu"):
+        restore(tmp_path / "b", tmp_path / "c", tables=["public.cpuu"])
+    assert not (tmp_path / "c" / "restore.json").exists()
+    wanted = ["public.cpu", "public.metric_a", "other.*"]
+    progress = restore(tmp_path / "b", tmp_path / "c", tables=wanted)
+    assert progress.files_copied == progress.files_total
+    with opened(tmp_path / "c") as db:
+        assert [db.sql(question).fetchall() for question in chosen] == expected
+        shown = {name for (name,) in db.sql("SHOW TABLES").fetchall()}
+        assert shown - {"numbers"} == {"cpu", "metric_a", "physical"}
+        db.sql("CREATE TABLE log (ts TIMESTAMP TIME INDEX, line STRING)")
+        db.sql("INSERT INTO cpu VALUES ('new', 1, 1, NULL)")
+    with opened(tmp_path / "c") as db:
+        assert db.sql("SELECT host FROM cpu WHERE host = 'new'").fetchall() == [("new",)]
+
+
 def test_only_new_files_are_copied(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         db.sql(CPU)

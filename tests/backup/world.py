@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,9 @@ def target_at(home: Path) -> RestoreTarget:
     return RestoreTarget(home, home / "metadata.sqlite", LocalStore(home), home / "wal")
 
 
-def restore(place: Path, home: Path, name: str = "latest") -> BackupProgress:
+def restore(place: Path, home: Path, name: str = "latest", tables: Sequence[str] = ()) -> BackupProgress:
     """Restore a backup into a directory."""
     repository, progress = repository_at(place), BackupProgress()
     with DirectoryLock(home, key="the path"):
-        restore_backup(repository, repository.find(name), target_at(home), progress)
+        restore_backup(repository, repository.find(name), target_at(home), progress, tables=tables)
     return progress

@@ -8,8 +8,11 @@ with the right bytes are not copied again. Anything else that is not empty is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,16 @@ import orjson
 
 from tsdb.backup._copy import copy_pieces, each_in_parallel, hash_pieces
 from tsdb.backup._errors import BackupDamaged, RestoreRefused
-from tsdb.backup._format import BackedUpRegion, BackupSummary, MetadataPair, StoredFile
+from tsdb.backup._format import BackedUpRegion, BackupSummary, ContentItem, MetadataPair, StoredFile
 from tsdb.backup._layout import content_path, file_path
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository, read_pieces
-from tsdb.catalog import known_regions
+from tsdb.catalog import keep_tables, known_regions
 from tsdb.engine import files_of_manifest, place_region
 from tsdb.engine.listing import DATA
 from tsdb.errors import StartError
-from tsdb.kv import OPERATIONS_MAX, PutKey, SqliteKv
+from tsdb.kv import OPERATIONS_MAX, MemoryKv, PutKey, SqliteKv
+from tsdb.model import RegionId
 from tsdb.store import (
     Files,
     ObjectNotFound,
@@ -74,35 +78,81 @@ def check_restored(home: Path) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What of a backup is restored where."""
+
+    repository: Repository
+    summary: BackupSummary
+    target: RestoreTarget
+    metadata: MemoryKv
+    chosen: frozenset[RegionId] | None
+    """Without it, all regions."""
+    mark: dict[str, Any]
+
+    def regions(self) -> Iterator[BackedUpRegion]:
+        for region in self.repository.regions(self.summary):
+            if self.chosen is None or region.region_id in self.chosen:
+                yield region
+
+
 @requests_for(Purpose.BACKUP)
 def restore_backup(
-    repository: Repository, summary: BackupSummary, target: RestoreTarget, progress: BackupProgress | None = None
+    repository: Repository,
+    summary: BackupSummary,
+    target: RestoreTarget,
+    progress: BackupProgress | None = None,
+    *,
+    tables: Sequence[str] = (),
 ) -> None:
-    """Restore a backup; RestoreRefused if the target is not empty, BackupDamaged if an object is not what it was."""
+    """Restore a backup; RestoreRefused if the target is not empty, BackupDamaged if an object is not what it was.
+
+    With `tables` (`database.table`, `database.*`), only these are restored, without views.
+    """
     progress = progress or BackupProgress()
-    repository.check_content(summary)
-    _check_empty(repository, summary, target)
-    _check_room(summary, target)
+    plan = _plan(repository, summary, target, tables)
+    _check_empty(plan)
+    _expect(plan, progress)
     files = Files()
-    mark = {"from": repository.place, "backup": summary.name, "content_sha256": summary.content_sha256}
-    replace_file(files, target.home / MARK, orjson.dumps(mark))
+    replace_file(files, target.home / MARK, orjson.dumps(plan.mark))
     crash_point("restore.after_mark")
     progress.phase = "copying"
-    progress.expect(files=summary.files, nbytes=summary.size_bytes)
-    for _ in each_in_parallel(
-        lambda task: _restore_file(repository, target, task, progress), _tasks(repository, summary)
-    ):
-        crash_point("restore.after_file")
+    with closing(each_in_parallel(partial(_restore_file, plan, progress), _tasks(plan))) as restored:
+        for _ in restored:
+            crash_point("restore.after_file")
     crash_point("restore.after_files")
     progress.phase = "manifests"
-    placed = _place_regions(repository, summary, target)
+    placed = _place_regions(plan)
     crash_point("restore.after_manifests")
     progress.phase = "metadata"
-    _restore_metadata(repository, summary, target, placed, files)
+    _restore_metadata(plan, placed, files)
     crash_point("restore.after_metadata")
     files.unlink(target.home / MARK)
     files.fsync_dir(target.home)
     progress.phase = "done"
+
+
+def _plan(repository: Repository, summary: BackupSummary, target: RestoreTarget, tables: Sequence[str]) -> _Plan:
+    repository.check_content(summary)
+    metadata = MemoryKv()
+    for batch in _batches(repository.content(summary)):
+        metadata.transact([], batch)
+    mark = {
+        "from": repository.place,
+        "backup": summary.name,
+        "content_sha256": summary.content_sha256,
+        "tables": sorted(tables),
+    }
+    chosen = frozenset(keep_tables(metadata, tables)) if tables else None
+    return _Plan(repository, summary, target, metadata, chosen, mark)
+
+
+def _batches(content: Iterable[ContentItem]) -> Iterator[list[PutKey]]:
+    """Yield the metadata of a backup in batches that fit a transaction; it stands in front of everything else."""
+    pairs = takewhile(lambda item: isinstance(item, MetadataPair), content)
+    puts = (PutKey(item.key, item.value) for item in pairs if isinstance(item, MetadataPair))
+    while batch := list(islice(puts, OPERATIONS_MAX)):
+        yield batch
 
 
 def _read_mark(home: Path) -> dict[str, Any] | None:
@@ -115,14 +165,15 @@ def _read_mark(home: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else {}
 
 
-def _check_empty(repository: Repository, summary: BackupSummary, target: RestoreTarget) -> None:
+def _check_empty(plan: _Plan) -> None:
     """Refuse a place where something else is than an earlier attempt of the same restore."""
+    target = plan.target
     mark = _read_mark(target.home)
     if mark is not None:
-        if mark.get("content_sha256") == summary.content_sha256:
+        if all(mark.get(key) == plan.mark[key] for key in ("content_sha256", "tables")):
             return
         raise RestoreRefused(
-            f"{target.home} has an unfinished restore of another backup",
+            f"{target.home} has an unfinished restore of another backup or other tables",
             backup=mark.get("backup"),
             hint="run that again, or delete the directory first",
         )
@@ -140,11 +191,17 @@ def _check_empty(repository: Repository, summary: BackupSummary, target: Restore
             raise RestoreRefused("the storage holds a shared log", found=found.path, hint="choose another root")
 
 
-def _check_room(summary: BackupSummary, target: RestoreTarget) -> None:
-    free = free_bytes(target.store, f"{DATA}/x")
-    if free is not None and free < summary.size_bytes and _read_mark(target.home) is None:
+def _expect(plan: _Plan, progress: BackupProgress) -> None:
+    """Say how much there is to do; RestoreRefused if there is no room for it."""
+    count = size_bytes = 0
+    for _, file in _tasks(plan):
+        count += 1
+        size_bytes += file.size_bytes
+    progress.expect(files=count, nbytes=size_bytes)
+    free = free_bytes(plan.target.store, f"{DATA}/x")
+    if free is not None and free < size_bytes and _read_mark(plan.target.home) is None:
         raise RestoreRefused(
-            f"the backup has {summary.size_bytes} bytes of files, {target.home} has room for {free}", hint="free space"
+            f"the files have {size_bytes} bytes, {plan.target.home} has room for {free}", hint="free space"
         )
 
 
@@ -152,8 +209,8 @@ _Task = tuple[str, StoredFile]
 """Where a file goes, and what it is."""
 
 
-def _tasks(repository: Repository, summary: BackupSummary) -> Iterator[_Task]:
-    for region in repository.regions(summary):
+def _tasks(plan: _Plan) -> Iterator[_Task]:
+    for region in plan.regions():
         stored = {file.path: file for file in region.files}
         for file in files_of_manifest(region.manifest, region.directory):
             # A damaged file may have been left out: the region knows what to do without it.
@@ -162,13 +219,14 @@ def _tasks(repository: Repository, summary: BackupSummary) -> Iterator[_Task]:
                 yield file.path, found
 
 
-def _restore_file(repository: Repository, target: RestoreTarget, task: _Task, progress: BackupProgress) -> None:
+def _restore_file(plan: _Plan, progress: BackupProgress, task: _Task) -> None:
     path, file = task
-    if _is_there(target.store, path, file, progress):
+    store = plan.target.store
+    if _is_there(store, path, file, progress):
         progress.add_file(is_copied=False)
         return
-    with target.store.writer(path) as sink:
-        digest = copy_pieces(repository.pieces(file.path, file.size_bytes), sink, progress)
+    with store.writer(path) as sink:
+        digest = copy_pieces(plan.repository.pieces(file.path, file.size_bytes), sink, progress)
         if digest != file.sha256:
             raise BackupDamaged(file.path, "its checksum is wrong")
     progress.add_file(is_copied=True)
@@ -188,44 +246,33 @@ def _is_there(store: ObjectStore, path: str, file: StoredFile, progress: BackupP
     return is_same
 
 
-def _place_regions(repository: Repository, summary: BackupSummary, target: RestoreTarget) -> set[int]:
-    placed: set[int] = set()
-    for region in repository.regions(summary):
-        _place(region, target, content_path(summary.name))
+def _place_regions(plan: _Plan) -> set[RegionId]:
+    placed: set[RegionId] = set()
+    path = content_path(plan.summary.name)
+    for region in plan.regions():
+        try:
+            place_region(plan.target.store, region.region_id, region.directory, region.manifest)
+        except (LookupError, TypeError, ValueError) as error:
+            raise BackupDamaged(path, f"the manifest of region {region.region_id} cannot be used: {error!r}") from error
         placed.add(region.region_id)
     return placed
 
 
-def _place(region: BackedUpRegion, target: RestoreTarget, path: str) -> None:
-    try:
-        place_region(target.store, region.region_id, region.directory, region.manifest)
-    except (LookupError, TypeError, ValueError) as error:
-        raise BackupDamaged(path, f"the manifest of region {region.region_id} cannot be used: {error!r}") from error
-
-
-def _restore_metadata(
-    repository: Repository, summary: BackupSummary, target: RestoreTarget, placed: set[int], files: Files
-) -> None:
-    """Write the metadata beside its place, compare it with the regions, and move it into place."""
+def _restore_metadata(plan: _Plan, placed: set[RegionId], files: Files) -> None:
+    """Compare the metadata with the regions, write it beside its place, and move it into place."""
+    target, summary = plan.target, plan.summary
+    missing = set(known_regions(plan.metadata, target.store)) - placed
+    if missing and not summary.damaged:
+        reason = f"regions of its tables are not in it: {', '.join(map(str, sorted(missing)[:5]))}"
+        raise BackupDamaged(content_path(summary.name), reason)
     temporary = target.metadata.with_name(f"{target.metadata.name}{_TEMPORARY}")
     for leftover in target.home.glob(f"{temporary.name}*"):
         leftover.unlink()
     kv = SqliteKv(temporary)
     try:
-        batch: list[PutKey] = []
-        for item in repository.content(summary):
-            if not isinstance(item, MetadataPair):
-                break
-            batch.append(PutKey(item.key, item.value))
-            if len(batch) == OPERATIONS_MAX:
-                kv.transact([], batch)
-                batch = []
-        kv.transact([], batch)
-        missing = set(known_regions(kv, target.store)) - placed
+        for batch in _batches(MetadataPair(key, value) for key, value in plan.metadata.scan("")):
+            kv.transact([], batch)
     finally:
         kv.close()
-    if missing and not summary.damaged:
-        reason = f"regions of its tables are not in it: {', '.join(map(str, sorted(missing)[:5]))}"
-        raise BackupDamaged(content_path(summary.name), reason)
     files.rename(temporary, target.metadata)
     files.fsync_dir(target.home)

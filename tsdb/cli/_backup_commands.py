@@ -37,6 +37,7 @@ _RESTORE_EPILOG = """\b
 Examples:
   tsdb restore --from /backups/nightly --data-home ./data
   tsdb restore --from cold:nightly --backup 20240601T030000.000Z -c tsdb.toml
+  tsdb restore --from /backups/nightly --table public.cpu --data-home ./scratch
 
 \b
 The place must be empty. A restore that was interrupted is continued by the same command; until it is
@@ -196,13 +197,20 @@ def _prune(place: str, keep: int, config: StandaloneConfig) -> None:
 )
 @_from
 @_backup("--backup", "name", metavar="NAME", default="latest", show_default=True, help="Which backup.")
+@_backup(
+    "--table",
+    "tables",
+    metavar="DB.TABLE",
+    multiple=True,
+    help="Restore only this table; DB.* are all of a database. Can be repeated.  [default: everything]",
+)
 @_quiet
 @_configured
-def restore_command(place: str, name: str, quiet: bool, config: StandaloneConfig) -> None:
+def restore_command(place: str, name: str, tables: tuple[str, ...], quiet: bool, config: StandaloneConfig) -> None:
     with quick_imports():
         from tsdb.cli.backups import run_restore
 
-    sys.exit(run_restore(config, place, name, is_quiet=quiet))
+    sys.exit(run_restore(config, place, name, tables=tables, is_quiet=quiet))
 
 
 for _command in (*backup_command.commands.values(),):

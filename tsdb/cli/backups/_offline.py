@@ -42,9 +42,11 @@ def run_prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
     return _run(partial(_prune, config, place, keep=keep))
 
 
-def run_restore(config: StandaloneConfig, place: str, name: str, *, is_quiet: bool) -> int:
-    """Restore a backup to where a server of this configuration has its data."""
-    return _run(partial(_restore, config, place, name, is_quiet=is_quiet))
+def run_restore(
+    config: StandaloneConfig, place: str, name: str, *, tables: tuple[str, ...] = (), is_quiet: bool
+) -> int:
+    """Restore a backup, or some of its tables, to where a server of this configuration has its data."""
+    return _run(partial(_restore, config, place, name, tables=tables, is_quiet=is_quiet))
 
 
 def _run(command: Callable[[], int]) -> int:
@@ -105,17 +107,16 @@ def _prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
     return 0
 
 
-def _restore(config: StandaloneConfig, place: str, name: str, *, is_quiet: bool) -> int:
+def _restore(config: StandaloneConfig, place: str, name: str, *, tables: tuple[str, ...], is_quiet: bool) -> int:
     repository: Repository = backup_places(config).open_existing(place)
     summary = repository.find(name)
     progress = BackupProgress()
     home = Path(config.storage.data_home)
     with DirectoryLock(home, key="storage.data_home"), _watched("restore", progress, is_quiet=is_quiet):
-        restore_backup(repository, summary, restore_target(config), progress)
+        restore_backup(repository, summary, restore_target(config), progress, tables=tables)
     print(f"{home}: {summary.name}")
     if not is_quiet:
-        size = format_bytes(summary.size_bytes)
-        print(f"{summary.tables} tables, {summary.rows:,} rows in {summary.files} files ({size})", file=sys.stderr)
+        print(f"{progress.files_total} files ({format_bytes(progress.bytes_total)})", file=sys.stderr)
     for each in summary.damaged:
         print(f"damaged, not or not whole in the backup: {each}", file=sys.stderr)
     return 0
