@@ -87,7 +87,7 @@ def test_a_server_refuses_other_places(tmp_path: Path, text: str) -> None:
 def test_a_command_may_use_any_directory_but_creates_none_to_read_from(tmp_path: Path) -> None:
     places = _places(tmp_path / "home", allows_directories=True)
     with pytest.raises(BackupNotFound, match="no directory"):
-        places.open_existing(str(tmp_path / "x"))
+        places.open(str(tmp_path / "x"), creates=False)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "x").mkdir()
-    assert _root(places.open_existing(str(tmp_path / "x"))) == tmp_path / "x" / "x"
+    assert _root(places.open(str(tmp_path / "x"), creates=False)) == tmp_path / "x" / "x"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.backup.world import CPU, back_up, opened, repository_at, restore
-from tsdb.backup import prune_backups, verify_backup
+from tsdb.backup import BackupDamaged, prune_backups, verify_backup
 from tsdb.embedded import Connection
 from tsdb.errors import TsdbError
 
@@ -107,6 +107,57 @@ def test_some_tables_are_restored_without_the_others(tmp_path: Path) -> None:
         db.sql("INSERT INTO cpu VALUES ('new', 1, 1, NULL)")
     with opened(tmp_path / "c") as db:
         assert db.sql("SELECT host FROM cpu WHERE host = 'new'").fetchall() == [("new",)]
+
+
+def test_a_table_is_restored_into_a_running_database(tmp_path: Path) -> None:
+    with opened(tmp_path / "a") as db:
+        for statement in SETUP:
+            db.sql(statement)
+        place = tmp_path / "b"
+        back_up(db, place, "good")
+        expected = db.sql("SELECT * FROM cpu ORDER BY host, ts").fetchall()
+        db.sql("DELETE FROM cpu")
+        db.sql("DROP TABLE log")
+        assert db.sql(f"ADMIN restore_table('{place}', 'good', 'public.cpu', 'cpu_again')").fetchall() == [(4,)]
+        assert db.sql("SELECT * FROM cpu_again ORDER BY host, ts").fetchall() == expected
+        assert db.sql("SELECT * FROM cpu").fetchall() == []
+        assert db.sql(f"ADMIN restore_table('{place}', 'latest', 'log')").fetchall() == [(3,)]
+        assert db.sql("SELECT count(*) FROM log").fetchall() == [(3,)]
+        for table, rows in {"public.parts": 3, "public.metric_a": 2, "other.t": 1, "public.empty": 0}.items():
+            text = f"ADMIN restore_table('{place}', 'good', '{table}', 'public.again_{rows}')"
+            assert db.sql(text).fetchall() == [(rows,)]
+            again = db.sql(f"SELECT count(*) FROM again_{rows}").fetchall()
+            assert again == db.sql(f"SELECT count(*) FROM {table}").fetchall() == [(rows,)]
+        before = db.sql("SHOW TABLES").fetchall()
+        for arguments in (
+            "'good', 'cpu'",
+            "'good', 'cpu', 'hot'",
+            "'bad', 'log', 'x'",
+            "'good', 'nope', 'x'",
+            "'good', 'physical', 'x'",
+            "'good'",
+        ):
+            with pytest.raises(TsdbError):
+                db.sql(f"ADMIN restore_table('{place}', {arguments})")
+        with pytest.raises(TsdbError, match="no directory"):
+            db.sql(f"ADMIN restore_table('{tmp_path / 'nowhere'}', 'good', 'cpu', 'x')")
+        assert db.sql("SHOW TABLES").fetchall() == before
+        assert list((tmp_path / "a" / "restoring").iterdir()) == []
+    with opened(tmp_path / "a") as db:
+        assert db.sql("SELECT * FROM cpu_again ORDER BY host, ts").fetchall() == expected
+
+
+def test_a_table_that_cannot_be_restored_is_not_there(tmp_path: Path) -> None:
+    with opened(tmp_path / "a") as db:
+        db.sql(CPU)
+        db.sql("INSERT INTO cpu VALUES ('a', 1, 1)")
+        back_up(db, tmp_path / "b")
+        for file in (tmp_path / "b").glob("files/*/*.data"):
+            file.write_bytes(bytes(file.stat().st_size))
+        with pytest.raises(BackupDamaged):
+            db.sql(f"ADMIN restore_table('{tmp_path / 'b'}', 'latest', 'cpu', 'again')")
+        assert ("again",) not in db.sql("SHOW TABLES").fetchall()
+        assert len(db.sql("SHOW TABLES").fetchall()) == 2
 
 
 def test_only_new_files_are_copied(tmp_path: Path) -> None:

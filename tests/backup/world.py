@@ -33,7 +33,7 @@ def back_up(db: Connection, place: Path, name: str = "", options: str = "") -> d
 
 
 def repository_at(place: Path) -> Repository:
-    return DestinationPlaces(Path("/nowhere"), [], allows_directories=True).open_existing(str(place))
+    return DestinationPlaces(Path("/nowhere"), [], allows_directories=True).open(str(place), creates=False)
 
 
 def target_at(home: Path) -> RestoreTarget:

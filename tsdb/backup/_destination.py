@@ -49,36 +49,31 @@ class DestinationPlaces:
         self._storages = {each.name: each for each in storages}
         self._allows_directories = allows_directories
 
-    def open_existing(self, text: str) -> Repository:
-        """Return a destination to read from; BackupNotFound if it is a directory that does not exist."""
-        if self._allows_directories and _NAMED.fullmatch(text) is None and "://" not in text:
-            directory = Path(text).expanduser().absolute()
-            if not directory.is_dir():
-                raise BackupNotFound(f"there is no directory {directory}")
-        return self.open(text)
+    def open(self, text: str, *, creates: bool = True) -> Repository:
+        """Return the destination that a text means; InvalidArguments if it means none.
 
-    def open(self, text: str) -> Repository:
-        """Return the destination that a text means; InvalidArguments if it means none."""
+        Without `creates`, BackupNotFound if it is a directory that does not exist.
+        """
         if not text or "\0" in text:
             raise InvalidArguments("the destination of a backup is empty")
         named = _NAMED.fullmatch(text)
         if named is not None:
-            return self._named(named[1], named[2])
+            return self._named(named[1], named[2], creates=creates)
         for storage in self._storages.values():
             place = storage.place.rstrip("/")
             if "://" in text and text.startswith(f"{place}/"):
-                return self._inside(storage, text[len(place) + 1 :])
+                return self._inside(storage, text[len(place) + 1 :], creates=creates)
         if "://" in text:
             raise InvalidArguments(f"{text!r} is in no configured storage", hint=self._hint())
-        return self._directory(text)
+        return self._directory(text, creates=creates)
 
-    def _named(self, name: str, path: str) -> Repository:
+    def _named(self, name: str, path: str, *, creates: bool) -> Repository:
         storage = self._storages.get(name.lower())
         if storage is None:
             raise InvalidArguments(f"there is no storage {name!r}", hint=self._hint())
-        return self._inside(storage, path)
+        return self._inside(storage, path, creates=creates)
 
-    def _inside(self, storage: StoragePlace, path: str) -> Repository:
+    def _inside(self, storage: StoragePlace, path: str, *, creates: bool) -> Repository:
         path = _checked(path)
         if storage.name == DEFAULT:
             path = path if path.split("/")[0] == HOME_DIRECTORY else f"{HOME_DIRECTORY}/{path}"
@@ -86,22 +81,22 @@ class DestinationPlaces:
             raise InvalidArguments(f"{path!r} belongs to tables in the storage {storage.name!r}", hint="choose another")
         store, place = storage.open(), f"{storage.place.rstrip('/')}/{path}"
         if isinstance(store, LocalStore):
-            return Repository(LocalStore(store.root / path), place=place)
+            return _local(store.root / path, creates=creates)
         return Repository(store, path, place=place)
 
-    def _directory(self, text: str) -> Repository:
+    def _directory(self, text: str, *, creates: bool) -> Repository:
         given = Path(text)
         if self._allows_directories:
-            return _local(given.expanduser().absolute())
+            return _local(given.expanduser().absolute(), creates=creates)
         home = self._home / HOME_DIRECTORY
         if not given.is_absolute():
-            return _local(home / _checked(text))
+            return _local(home / _checked(text), creates=creates)
         if home in given.parents:
-            return _local(home / _checked(str(given.relative_to(home))))
+            return _local(home / _checked(str(given.relative_to(home))), creates=creates)
         for storage in self._storages.values():
             root = Path(storage.place)
             if storage.name != DEFAULT and "://" not in storage.place and root in given.parents:
-                return self._inside(storage, str(given.relative_to(root)))
+                return self._inside(storage, str(given.relative_to(root)), creates=creates)
         raise InvalidArguments(f"this server writes no backups to {text}", hint=self._hint())
 
     def _hint(self) -> str:
@@ -112,7 +107,9 @@ class DestinationPlaces:
         )
 
 
-def _local(directory: Path) -> Repository:
+def _local(directory: Path, *, creates: bool) -> Repository:
+    if not creates and not directory.is_dir():
+        raise BackupNotFound(f"there is no directory {directory}")
     return Repository(LocalStore(directory), place=str(directory))
 
 

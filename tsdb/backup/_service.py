@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from tsdb.backup._destination import DestinationPlaces
@@ -13,11 +15,14 @@ from tsdb.backup._format import BackupSummary
 from tsdb.backup._metrics import COPIED_BYTES, COPIED_FILES, LAST_SUCCESS, RUNS
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
+from tsdb.backup._restore import RestoreTarget, restore_backup
 from tsdb.backup._source import LocalSource
 from tsdb.backup._take import take_backup
 from tsdb.clock import Clock, SystemClock
 from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
+from tsdb.kv import METADATA_FILE
+from tsdb.store import LocalStore, ObjectStore, RoutedStore, is_routed
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.backup")
@@ -27,6 +32,7 @@ JOBS_MAX = 64
 CLOSE_SECONDS_MAX = 30.0
 """How long a server that stops waits for a backup to notice it."""
 _ID_BYTES = 8
+_STORAGES = "storages"
 
 
 class BackupState(StrEnum):
@@ -119,6 +125,21 @@ class BackupService:
         threading.Thread(target=self._run, args=arguments, name="tsdb-backup", daemon=True).start()
         return job
 
+    def restore_into(
+        self, home: Path, where: str, name: str, *, tables: Sequence[str], progress: BackupProgress
+    ) -> ObjectStore:
+        """Restore tables of a backup into an empty directory of this machine; return the store of their files.
+
+        All of them are in this directory, whatever storages they were in.
+        """
+        repository = self._places.open(where, creates=False)
+        summary = repository.find(name)
+        names = {directory[1:].partition("/")[0] for directory in _directories(repository, summary)}
+        store = RoutedStore(LocalStore(home), {each: LocalStore(home / _STORAGES / each) for each in names})
+        target = RestoreTarget(home, home / METADATA_FILE, store, home / "wal")
+        restore_backup(repository, summary, target, progress, tables=tables)
+        return store
+
     def find(self, job_id: str) -> BackupJob:
         with self._lock:
             job = self._jobs.get(job_id)
@@ -178,3 +199,8 @@ class BackupService:
         elif state is not BackupState.CANCELLED:
             _log.error("a backup failed", place=job.place, error=job.error)
         job.end(state)
+
+
+def _directories(repository: Repository, summary: BackupSummary) -> Iterator[str]:
+    """Yield the directories of regions that are not in the default storage."""
+    return (region.directory for region in repository.regions(summary) if is_routed(region.directory))

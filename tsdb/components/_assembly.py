@@ -16,6 +16,7 @@ from tsdb.database import (
     Connected,
     Database,
     DatabaseOptions,
+    OpenScratch,
     Process,
     ProcessList,
     RejectionLog,
@@ -57,6 +58,7 @@ class AssemblyOptions:
     cluster: ClusterAccess | None = None
     """The cluster that this node is part of."""
     backups: BackupService | None = None
+    scratch: OpenScratch | None = None
 
 
 def assemble(catalog: AnyCatalog, regions: Regions, kv: KvStore, options: AssemblyOptions, clock: Clock) -> Database:
@@ -81,6 +83,7 @@ def assemble(catalog: AnyCatalog, regions: Regions, kv: KvStore, options: Assemb
             options.authenticator,
             options.cluster,
             options.backups,
+            options.scratch,
         )
     )
 

@@ -20,7 +20,7 @@ from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._assembly import AssemblyOptions, assemble
 from tsdb.components._build_info import build_info
-from tsdb.database import Database, DatabaseOptions
+from tsdb.database import Database, DatabaseOptions, OpenScratch
 from tsdb.engine import (
     Engine,
     EngineOptions,
@@ -32,15 +32,16 @@ from tsdb.engine import (
     open_shared_log,
 )
 from tsdb.errors import InvalidArguments, TsdbError
-from tsdb.kv import KvStore, MemoryKv, SqliteKv
+from tsdb.kv import METADATA_FILE, KvStore, MemoryKv, SqliteKv
 from tsdb.memory import MemoryOwner, MemoryReport
 from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngineOptions
 from tsdb.store import LocalStore, ObjectStore, OverlayStore, Purpose, RoutedStore, file_cache_of, requests_for
 
-METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
 SPILL_DIRECTORY = "spill"
+SCRATCH_DIRECTORY = "restoring"
+"""Where `ADMIN restore_table` puts the files of a table for its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class LocalOptions:
     """Who may log in; without users, no login is needed and everything is permitted."""
     backups: DestinationPlaces | None = None
     """Where backups may be made; None for a database without them."""
+    scratch: OpenScratch | None = None
+    """Where tables of a backup are opened that are restored."""
     has_housekeeping: bool = True
     memory_report: Callable[[], MemoryReport] | None = None
     """What the server holds; without it, what the parts of the database know of themselves is shown."""
@@ -146,6 +149,7 @@ def open_local(
                 caches=engine.cache_statistics,
                 address=options.address,
                 backups=backups,
+                scratch=options.scratch,
             ),
             clock,
         )

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from tsdb.backup import DestinationPlaces, RestoreTarget, StoragePlace
-from tsdb.components._local import METADATA_FILE
 from tsdb.components._stores import configured_storages, open_store, open_stores, place_of
 from tsdb.config import StandaloneConfig
+from tsdb.kv import METADATA_FILE
 
 
 def backup_places(config: StandaloneConfig) -> DestinationPlaces:

@@ -83,7 +83,10 @@ BACKUP_FUNCTIONS: dict[str, Callable[[BackupService, Sequence[Any], Process], st
     "cancel_backup": _cancel_backup,
     "start_backup": _start_backup,
 }
-"""They concern the whole server: only administrators may call them."""
+
+RESTORE_TABLE = "restore_table"
+ADMINISTRATORS_ONLY = frozenset({*BACKUP_FUNCTIONS, RESTORE_TABLE})
+"""They concern the whole server, or read what others own."""
 
 
 def run_backup_function(service: BackupService | None, name: str, arguments: Sequence[Any], process: Process) -> str:

@@ -29,7 +29,15 @@ import pyarrow as pa
 
 from tsdb.auth import Identity
 from tsdb.backup import DestinationPlaces
-from tsdb.components import LocalDatabase, LocalOptions, open_directory, open_memory, open_read_only
+from tsdb.components import (
+    SCRATCH_DIRECTORY,
+    LocalDatabase,
+    LocalOptions,
+    ScratchDatabases,
+    open_directory,
+    open_memory,
+    open_read_only,
+)
 from tsdb.database import Affected, Channel, Database, DatabaseOptions, Output, Session, read_all
 from tsdb.embedded._frames import to_arrow
 from tsdb.embedded._parameters import Parameters, bind
@@ -289,6 +297,7 @@ def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions
         query=QueryEngineOptions(spill_dir=home / "spill"),
         database=DatabaseOptions(copy_root=home / "copy"),
         backups=DestinationPlaces(home, [], allows_directories=True),
+        scratch=ScratchDatabases(home / SCRATCH_DIRECTORY).open,
         address="embedded",
     )
 

@@ -64,7 +64,7 @@ def _run(command: Callable[[], int]) -> int:
 
 
 def _list(config: StandaloneConfig, place: str) -> int:
-    summaries = backup_places(config).open_existing(place).summaries()
+    summaries = backup_places(config).open(place, creates=False).summaries()
     rows = [_HEADINGS, *map(_row, summaries)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADINGS))]
     for row in rows:
@@ -87,7 +87,7 @@ def _row(summary: BackupSummary) -> tuple[str, ...]:
 
 
 def _verify(config: StandaloneConfig, place: str, name: str | None, *, is_quiet: bool) -> int:
-    repository = backup_places(config).open_existing(place)
+    repository = backup_places(config).open(place, creates=False)
     summaries = [repository.find(name)] if name is not None else repository.summaries()
     progress = BackupProgress()
     with _watched("verify", progress, is_quiet=is_quiet):
@@ -100,7 +100,7 @@ def _verify(config: StandaloneConfig, place: str, name: str | None, *, is_quiet:
 
 
 def _prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
-    found = prune_backups(backup_places(config).open_existing(place), keep=keep)
+    found = prune_backups(backup_places(config).open(place, creates=False), keep=keep)
     for name in found.deleted:
         print(f"deleted: {name}")
     print(f"{len(found.kept)} backups are kept; {found.files} files ({format_bytes(found.size_bytes)}) deleted")
@@ -108,7 +108,7 @@ def _prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
 
 
 def _restore(config: StandaloneConfig, place: str, name: str, *, tables: tuple[str, ...], is_quiet: bool) -> int:
-    repository: Repository = backup_places(config).open_existing(place)
+    repository: Repository = backup_places(config).open(place, creates=False)
     summary = repository.find(name)
     progress = BackupProgress()
     home = Path(config.storage.data_home)
