@@ -454,6 +454,8 @@ class Database:
             return objects.truncate_table(statement, services, session, process)
         if isinstance(statement, statements.Copy):
             return copy(statement, services, session, process)
+        if isinstance(statement, statements.Admin):
+            return admin(statement, services, session, process)
         run = _SIMPLE.get(type(statement))
         if run is None:
             raise Unsupported(f"{type(statement).__name__} is not supported")
@@ -605,7 +607,6 @@ _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.Use: variables.use,
     statements.SetVariable: variables.set_variable,
     statements.SetMany: variables.set_many,
-    statements.Admin: admin,
     statements.Kill: _kill,
     statements.CreateUser: users.create_user,
     statements.AlterUser: users.alter_user,

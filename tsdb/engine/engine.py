@@ -32,6 +32,7 @@ from tsdb.engine.region.drop import drop_quarantined, drop_region
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.housekeeping import Housekeeping
 from tsdb.engine.region.moves import PROOF_TIMEOUT, Moves
+from tsdb.engine.region.pin import PinnedRegion, start_pin
 from tsdb.engine.region.quarantine import VerifiedFiles, start_give_up, start_verify
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.region.recovery import recover_all
@@ -371,6 +372,10 @@ class Engine:
     def flush(self, region_id: RegionId) -> Future[None]:
         """Flush what the region holds now."""
         return start_flush(self._context, self._region(region_id))
+
+    def pin(self, region_id: RegionId) -> Future[PinnedRegion]:
+        """Take what is in the data files of a region now, for a copy; they stay until it is released."""
+        return start_pin(self._context, self._region(region_id))
 
     def compact(
         self, region_id: RegionId, strict: StrictWindows | None = None, *, parallelism: int = 1
