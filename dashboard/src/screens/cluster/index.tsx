@@ -103,7 +103,7 @@ function Summary({ alive, regions, onBalanced }: { alive: number; regions: numbe
       {failure && <ErrorBox message={failure} />}
       {isAsking && (
         <Dialog title="Balance the regions?" onClose={close}>
-          <p>
+          <p class="dialog-text">
             Regions move from datanodes with many to datanodes with few. Writes to a region that moves wait or
             fail for about a second.
           </p>

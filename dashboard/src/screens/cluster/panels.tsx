@@ -1,6 +1,6 @@
 // Tables of the cluster: nodes, regions, procedures, failovers.
 import { useZone } from "../../frame/zone";
-import { formatBytes, formatCount, formatDuration, formatTime } from "../common/format";
+import { formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
 import { InfoTable, Meter } from "../common/info-table";
 import {
   type ClusterFacts,
@@ -211,8 +211,7 @@ export function Procedures({ part }: { part: Part<ProcedureRow> }) {
         { title: "State", cell: (row) => <span class={`badge ${stateKind(row.status)}`}>{row.status}</span> },
         {
           title: "Began",
-          cell: (row) =>
-            row.start_time === null ? "" : formatTime(Number(row.start_time), { millis: false }),
+          cell: (row) => (row.start_time === null ? "" : formatMillis(Number(row.start_time), 0)),
         },
         { title: "Took", isNumber: true, cell: (row) => took(row.start_time, row.end_time) },
         { title: "Id", cell: (row) => <code>{row.procedure_id}</code> },
@@ -230,7 +229,7 @@ export function Failovers({ part }: { part: Part<FailoverRow> }) {
       keyOf={(row) => `${row.failover_id} ${row.region_id}`}
       empty={part.error || "No region was taken from a lost node."}
       columns={[
-        { title: "When", cell: (row) => formatTime(Number(row.start_time), { millis: false }) },
+        { title: "When", cell: (row) => formatMillis(Number(row.start_time), 0) },
         { title: "Region", cell: (row) => String(row.region_id) },
         { title: "From → to", cell: (row) => `${row.from_peer_id} → ${row.to_peer_id ?? "nowhere yet"}` },
         { title: "State", cell: (row) => <span class={`badge ${stateKind(row.state)}`}>{row.state}</span> },

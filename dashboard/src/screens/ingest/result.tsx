@@ -1,8 +1,8 @@
 // What a dry run found: the whole in a sentence, then line by line.
 import { useState } from "preact/hooks";
 import { linkTo } from "../../frame/place";
+import { formatCount } from "../../parts/cells";
 import { ErrorBox } from "../../parts/states";
-import { formatCount } from "../common/format";
 import { InfoTable } from "../common/info-table";
 import { type DryLine, type DryRun, describeLine, isClean } from "./dry-run";
 import type { Writing } from "./use-writing";
@@ -65,7 +65,7 @@ export function Result({ writing, sourceLine = (line) => line, onShow }: Props) 
           },
           { title: "Outcome", cell: (line) => <Outcome line={line} /> },
           { title: "Table", cell: (line) => line.table ?? "" },
-          { title: "Time", cell: (line) => timeText(line) },
+          { title: "Time (UTC)", cell: (line) => timeText(line) },
           { title: "What", isWide: true, cell: (line) => describeLine(line) },
         ]}
       />

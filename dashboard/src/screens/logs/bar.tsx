@@ -1,8 +1,8 @@
 // The bar above the messages: table, text, time range, fields, and whether to follow.
 import type { RefObject } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { timeZone } from "../../frame/zone";
-import { boundsOf, PRESETS, type Range, toLocal } from "./range";
+import { RangeField } from "../../parts/range-field";
+import type { TimeRange } from "../../parts/time-range";
 import { textOf } from "./rows";
 import type { FieldFilter, TextMode } from "./search";
 import type { Asked } from "./state";
@@ -85,7 +85,7 @@ export function FilterBar({ asked, tables, isLive, text, onAsk, onLive }: Props)
             ))}
           </select>
         </label>
-        <RangeFields range={asked.range} onRange={(range) => onAsk({ ...asked, text: typed, range })} />
+        <WhenField range={asked.range} onRange={(range) => onAsk({ ...asked, text: typed, range })} />
         <div class="log-buttons">
           <button type="submit" class="button primary">
             Search
@@ -118,56 +118,24 @@ function TableOptions({ tables }: { tables: LogTable[] }) {
   );
 }
 
-function RangeFields({ range, onRange }: { range: Range; onRange: (range: Range) => void }) {
-  const choose = (kind: string) => {
-    if (kind !== "custom") return onRange({ kind, from: "", to: "" });
-    const now = Date.now();
-    const { fromMs } = boundsOf(range, now, timeZone());
-    onRange({ kind, from: toLocal(fromMs ?? now - 86_400_000, timeZone()), to: toLocal(now, timeZone()) });
-  };
-  return (
-    <>
-      <label class="field">
-        <span>Time range</span>
-        <select value={range.kind} onChange={(event) => choose(event.currentTarget.value)}>
-          {PRESETS.map(([name, title]) => (
-            <option key={name} value={name}>
-              {title}
-            </option>
-          ))}
-          <option value="all">All</option>
-          <option value="custom">From … to …</option>
-        </select>
-      </label>
-      {range.kind === "custom" && (
-        <>
-          <TimeField title="From" value={range.from} onChange={(from) => onRange({ ...range, from })} />
-          <TimeField title="To" value={range.to} onChange={(to) => onRange({ ...range, to })} />
-        </>
-      )}
-    </>
-  );
+interface WhenProps {
+  range: TimeRange | null;
+  onRange: (range: TimeRange | null) => void;
 }
 
-function TimeField({
-  title,
-  value,
-  onChange,
-}: {
-  title: string;
-  value: string;
-  onChange: (value: string) => void;
-}) {
+function WhenField({ range, onRange }: WhenProps) {
   return (
-    <label class="field">
-      <span>{title}</span>
-      <input
-        type="datetime-local"
-        step="1"
-        value={value}
-        onChange={(event) => onChange(event.currentTarget.value)}
-      />
-    </label>
+    <>
+      {range && <RangeField range={range} onChange={onRange} />}
+      <label class="inline-field any-time">
+        <input
+          type="checkbox"
+          checked={range === null}
+          onChange={(event) => onRange(event.currentTarget.checked ? null : { last: 3600 })}
+        />
+        <span>Any time</span>
+      </label>
+    </>
   );
 }
 

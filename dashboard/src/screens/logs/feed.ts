@@ -2,8 +2,8 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, messageOf } from "../../api/client";
 import { queryTable } from "../../api/sql";
+import { stepOf } from "../../parts/time-range";
 import {
-  bucketSeconds,
   countSql,
   type LogRow,
   loadPage,
@@ -185,7 +185,7 @@ async function loadCounts(search: Search, database: string, signal: AbortSignal)
   const ticks = ticksOf(search.table.time.type);
   const fromMs = msFromTicks(search.from ?? 0n, ticks);
   const toMs = search.to === null ? Date.now() : msFromTicks(search.to, ticks);
-  const seconds = bucketSeconds((toMs - fromMs) / 1000, BARS);
+  const seconds = stepOf((toMs - fromMs) / 1000, BARS);
   const { rows } = await queryTable(countSql(search, seconds), { database, signal, rowsMax: 10 * BARS });
   const bars = rows.map(([bucket, count]) => ({
     atMs: msFromTicks(BigInt(bucket as number | bigint), ticks),

@@ -4,14 +4,14 @@ import { messageOf } from "../../api/client";
 import { useDatabase } from "../../frame/database";
 import { isTyping } from "../../frame/keys";
 import { currentPlace, keepState, linkTo } from "../../frame/place";
-import { timeZone, useZone } from "../../frame/zone";
+import { useZone } from "../../frame/zone";
 import { EmptyState, ErrorBox, Loading, Notice } from "../../parts/states";
+import { boundsOf } from "../../parts/time-range";
 import "../common/common.css";
 import "./logs.css";
 import { FilterBar } from "./bar";
 import { useCounts, useFeed } from "./feed";
 import { Histogram } from "./histogram";
-import { boundsOf } from "./range";
 import { LogRows } from "./rows";
 import { type FieldFilter, type Search, ticksFromMs, ticksOf } from "./search";
 import { type Asked, askedFrom, stateOf } from "./state";
@@ -124,7 +124,9 @@ function LogSearch({ tables, database }: { tables: LogTable[]; database: string 
 function makeSearch(asked: Asked, tables: LogTable[]): Search | null {
   const table = tables.find(({ name }) => name === asked.table);
   if (!table) return null;
-  const { fromMs, toMs } = boundsOf(asked.range, Date.now(), timeZone());
+  const bounds = asked.range && boundsOf(asked.range);
+  // What is up to now has no end: rows of clocks that are ahead belong to it.
+  const isFixed = asked.range !== null && !("last" in asked.range);
   const ticks = ticksOf(table.time.type);
   return {
     table,
@@ -132,7 +134,7 @@ function makeSearch(asked: Asked, tables: LogTable[]): Search | null {
     text: asked.text,
     mode: asked.mode,
     filters: asked.filters,
-    from: fromMs === null ? null : ticksFromMs(fromMs, ticks),
-    to: toMs === null ? null : ticksFromMs(toMs, ticks),
+    from: bounds && ticksFromMs(bounds.start * 1000, ticks),
+    to: isFixed && bounds ? ticksFromMs(bounds.end * 1000, ticks) : null,
   };
 }

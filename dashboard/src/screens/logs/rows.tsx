@@ -1,7 +1,7 @@
 // The list of messages. A row opens to show all its fields, each of which can narrow the search.
 import { useState } from "preact/hooks";
 import type { Cell } from "../../api/sql";
-import { formatTime } from "../common/format";
+import { formatCell, formatMillis } from "../../parts/cells";
 import { type FieldFilter, type LogRow, msFromTicks, tick, ticksOf, timeAt } from "./search";
 import { type LogTable, levelColumn, severityOf } from "./tables";
 
@@ -63,7 +63,7 @@ function LogRowItem({ row, shape, table, onFilter }: ItemProps) {
   return (
     <li class={isOpen ? "log-row open" : "log-row"}>
       <button type="button" class="log-line" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
-        <time class="log-time">{formatTime(msFromTicks(tick(row, shape.time), shape.ticks))}</time>
+        <time class="log-time">{formatMillis(msFromTicks(tick(row, shape.time), shape.ticks))}</time>
         {shape.level >= 0 && (
           <span class={`badge log-level ${severity}`}>{textOf(level ?? null) || "–"}</span>
         )}
@@ -124,16 +124,18 @@ function FilterButton({ name, cell, isNot, onFilter }: FilterButtonProps) {
 }
 
 function exactTime(row: LogRow, { time, ticks }: Shape): string {
-  const value = tick(row, time);
-  const ms = msFromTicks(value, ticks);
-  const below =
-    ticks > 1000n ? String(value % (ticks / 1000n)).padStart(String(ticks / 1000n).length - 1, "0") : "";
-  return formatTime(ms) + below;
+  return formatCell(row[time], TIME_TYPES[String(ticks)] ?? "TimestampMillisecond");
 }
 
+const TIME_TYPES: Record<string, string> = {
+  "1": "TimestampSecond",
+  "1000": "TimestampMillisecond",
+  "1000000": "TimestampMicrosecond",
+  "1000000000": "TimestampNanosecond",
+};
+
 export function textOf(cell: Cell): string {
-  if (cell === null) return "";
-  return typeof cell === "object" ? JSON.stringify(cell) : String(cell);
+  return formatCell(cell, "");
 }
 
 /** Arrow keys go from message to message, Home and End to the first and last. */

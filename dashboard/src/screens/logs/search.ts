@@ -192,11 +192,3 @@ export function mergeTail(shown: LogRow[], added: LogRow[], at: number): LogRow[
   });
   return merged.slice(0, SHOWN_ROWS_MAX);
 }
-
-/** Seconds of a bar, so that a range has about so many. */
-export function bucketSeconds(rangeSeconds: number, bars: number): number {
-  const steps = [
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800,
-  ];
-  return steps.find((each) => rangeSeconds / each <= bars) ?? 2_592_000;
-}

@@ -1,14 +1,18 @@
 // What is asked for, in the fragment of the address: a search can be shared as a link.
-import { DEFAULT_RANGE, type Range } from "./range";
+import { parseRange, type TimeRange, writeRange } from "../../parts/time-range";
 import type { FieldFilter, TextMode } from "./search";
 import { type LogTable, textColumns } from "./tables";
+
+const ANY_TIME = "any";
+const DEFAULT_RANGE: TimeRange = { last: 3600 };
 
 export interface Asked {
   table: string;
   message: string;
   text: string;
   mode: TextMode;
-  range: Range;
+  /** Null: at any time. */
+  range: TimeRange | null;
   filters: FieldFilter[];
 }
 
@@ -21,11 +25,7 @@ export function askedFrom(state: URLSearchParams, tables: readonly LogTable[]): 
     message: table && message && textColumns(table).includes(message) ? message : (table?.message ?? ""),
     text: state.get("q") ?? "",
     mode: mode === "term" || mode === "part" ? mode : "words",
-    range: {
-      kind: state.get("range") ?? DEFAULT_RANGE,
-      from: state.get("from") ?? "",
-      to: state.get("to") ?? "",
-    },
+    range: state.get("range") === ANY_TIME ? null : (parseRange(state.get("range") ?? "") ?? DEFAULT_RANGE),
     filters: table ? parseFilters(state.get("filters"), table) : [],
   };
 }
@@ -35,8 +35,7 @@ export function stateOf({ table, message, text, mode, range, filters }: Asked): 
     table,
     message,
     ...(text && { q: text, mode }),
-    range: range.kind,
-    ...(range.kind === "custom" && { from: range.from, to: range.to }),
+    range: range ? writeRange(range) : ANY_TIME,
     ...(filters.length > 0 && {
       filters: JSON.stringify(filters.map(({ column, value, isNot }) => [column, isNot, plain(value)])),
     }),

@@ -4,12 +4,12 @@ import { ErrorBox, Loading } from "../../parts/states";
 import "../common/common.css";
 import { isTyping } from "../../frame/keys";
 import { useZone } from "../../frame/zone";
-import { formatTime } from "../common/format";
+import { formatMillis } from "../../parts/cells";
 import { usePoll } from "../common/poll";
 import { loadStatus, type StatusFacts } from "./load";
 import { RateHistory, total } from "./metrics";
 import { Compactions, Memory, Regions, Rejections, Slow, Statements, Storage } from "./panels";
-import { Tiles } from "./tiles";
+import { FRONTEND, Tiles } from "./tiles";
 
 const EVERY_MS = 2000;
 
@@ -53,7 +53,7 @@ export default function StatusScreen() {
       <div class="live">
         <p class="soft">
           <span class={isPaused || error ? "dot stale" : "dot"} aria-hidden="true" />{" "}
-          {isPaused ? "Paused" : "Live"}, as of {formatTime(atMs, { millis: false })}
+          {isPaused ? "Paused" : "Live"}, as of {formatMillis(atMs, 0)}
         </p>
         <button
           type="button"
@@ -66,11 +66,17 @@ export default function StatusScreen() {
       </div>
       {error && <ErrorBox message={error} onRetry={refresh} />}
       {value.metricsError && <ErrorBox message={`/metrics: ${value.metricsError}`} />}
+      {value.metrics.get("tsdb_app_version")?.[0]?.labels.app === FRONTEND && (
+        <p class="soft">
+          Rates, memory and statements are those of this frontend; regions and compactions are those of all
+          datanodes.
+        </p>
+      )}
       <Tiles metrics={value.metrics} rates={rates.current} memory={value.memory.rows} nowMs={atMs} />
       <Statements part={value.statements} onKilled={refresh} />
       <Slow part={value.slow} />
+      <Regions part={value.regions} />
       <div class="screen-columns">
-        <Regions part={value.regions} />
         <Compactions part={value.compactions} />
         <Memory part={value.memory} />
         <Storage part={value.storage} />

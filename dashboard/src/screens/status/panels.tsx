@@ -2,9 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
+import { formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
 import { Dialog } from "../../parts/dialog";
 import { ErrorBox } from "../../parts/states";
-import { formatBytes, formatCount, formatDuration, formatTime } from "../common/format";
 import { InfoTable, Meter } from "../common/info-table";
 import {
   type CompactionRow,
@@ -69,8 +69,10 @@ export function Statements({ part, onKilled }: { part: Part<StatementRow>; onKil
       />
       {wanted && (
         <Dialog title="Cancel this statement?" onClose={() => setWanted(null)}>
-          <Code text={wanted.query} />
-          <p class="soft">Its client gets an error. What it has written stays written.</p>
+          <p class="dialog-text">
+            <code>{wanted.query}</code>
+          </p>
+          <p class="soft dialog-text">Its client gets an error. What it has written stays written.</p>
           <p class="actions">
             <button type="button" class="button" onClick={() => setWanted(null)}>
               Let it run
@@ -93,7 +95,7 @@ export function Slow({ part }: { part: Part<SlowQueryRow> }) {
       keyOf={(row) => `${row.timestamp} ${row.query}`}
       empty={part.error || "None were recorded. slow_query.threshold says how slow a query must be."}
       columns={[
-        { title: "Ended", cell: (row) => formatTime(Number(row.timestamp) / NS_PER_MS, { millis: false }) },
+        { title: "Ended", cell: (row) => formatMillis(Number(row.timestamp) / NS_PER_MS, 0) },
         { title: "Took", isNumber: true, cell: (row) => formatDuration(Number(row.cost)) },
         { title: "Language", cell: (row) => (row.is_promql ? "PromQL" : "SQL") },
         { title: "Query", isWide: true, hint: (row) => row.query, cell: (row) => <Code text={row.query} /> },
@@ -171,7 +173,7 @@ export function Compactions({ part }: { part: Part<CompactionRow> }) {
       empty={part.error || "None since the server started."}
       columns={[
         { title: "Table", cell: (row) => `${row.table_schema}.${row.table_name}` },
-        { title: "Began", cell: (row) => formatTime(Number(row.start_time), { millis: false }) },
+        { title: "Began", cell: (row) => formatMillis(Number(row.start_time), 0) },
         {
           title: "State",
           hint: (row) => row.error ?? row.reason,
@@ -271,7 +273,7 @@ export function Rejections({ part }: { part: Part<RejectionRow> }) {
       keyOf={(row) => `${row.timestamp} ${row.table} ${row.place} ${row.reason}`}
       empty={part.error || "No row was refused since the server started."}
       columns={[
-        { title: "When", cell: (row) => formatTime(Number(row.timestamp), { millis: false }) },
+        { title: "When", cell: (row) => formatMillis(Number(row.timestamp), 0) },
         { title: "Protocol", cell: (row) => row.protocol },
         { title: "Table", cell: (row) => (row.table ? `${row.database}.${row.table}` : row.database) },
         { title: "Rows", isNumber: true, cell: (row) => formatCount(Number(row.rows)) },

@@ -1,9 +1,11 @@
 // The row of tiles at the top: what the server is, how long it runs, how much it takes and does.
 import type { ComponentChildren } from "preact";
-import { formatBytes, formatCount, formatDuration } from "../common/format";
+import { formatBytes, formatCount, formatDuration, formatValue } from "../../parts/cells";
 import { Meter, Spark } from "../common/info-table";
 import type { MemoryRow } from "./load";
 import { type Metrics, type RateHistory, total } from "./metrics";
+
+export const FRONTEND = "tsdb-frontend";
 
 interface Props {
   metrics: Metrics;
@@ -14,18 +16,18 @@ interface Props {
 
 export function Tiles({ metrics, rates, memory, nowMs }: Props) {
   const version = metrics.get("tsdb_app_version")?.[0]?.labels;
+  // The regions of a cluster are on other nodes than a frontend.
+  const isEngineHere = version?.app !== FRONTEND;
   const started = total(metrics, "process_start_time_seconds");
   const all = memory.find(({ owner }) => owner === "all_processes");
   const rows = total(metrics, "tsdb_ingest_rows_total");
   return (
     <div class="tiles">
-      <Tile title="Version">
-        <p class="tile-value">{version?.short_version ?? version?.version ?? "unknown"}</p>
-        <p class="soft">{version?.app ?? ""}</p>
-      </Tile>
       <Tile title="Uptime">
         <p class="tile-value">{started === null ? "unknown" : formatDuration(nowMs - started * 1000)}</p>
-        <p class="soft">{formatCount(total(metrics, "process_open_fds") ?? 0)} open files</p>
+        <p class="soft">
+          {version?.app} {version?.version}
+        </p>
       </Tile>
       <Tile title="Memory">
         <p class="tile-value">{all ? formatBytes(Number(all.bytes)) : "unknown"}</p>
@@ -46,6 +48,14 @@ export function Tiles({ metrics, rates, memory, nowMs }: Props) {
       <RateTile title="Rows refused per second" rates={rates} name="rejected">
         {formatCount(total(metrics, "tsdb_ingest_rejected_rows_total") ?? 0)} since the start
       </RateTile>
+      {isEngineHere && <EngineTiles metrics={metrics} rates={rates} />}
+    </div>
+  );
+}
+
+function EngineTiles({ metrics, rates }: Pick<Props, "metrics" | "rates">) {
+  return (
+    <>
       <RateTile title="Rows flushed per second" rates={rates} name="flushed">
         {formatBytes(total(metrics, "tsdb_engine_write_buffer_bytes") ?? 0)} in the write buffer
       </RateTile>
@@ -59,7 +69,7 @@ export function Tiles({ metrics, rates, memory, nowMs }: Props) {
           {formatCount(total(metrics, "tsdb_engine_regions") ?? 0)} regions
         </p>
       </Tile>
-    </div>
+    </>
   );
 }
 
@@ -80,7 +90,7 @@ interface RateTileProps {
   children: ComponentChildren;
 }
 
-function RateTile({ title, rates, name, format = formatCount, children }: RateTileProps) {
+function RateTile({ title, rates, name, format = formatValue, children }: RateTileProps) {
   const latest = rates.latest(name);
   const values = rates.points(name).map(({ perSecond }) => perSecond);
   return (
