@@ -7,14 +7,7 @@ import "../common/common.css";
 import "./cluster.css";
 import { useZone } from "../../frame/zone";
 import { usePoll } from "../common/poll";
-import {
-  balanceRegions,
-  isStandalone,
-  liveDatanodes,
-  loadCluster,
-  type PeerRow,
-  regionsByNode,
-} from "./load";
+import { balanceRegions, isStandalone, liveDatanodes, loadCluster, type PeerRow } from "./load";
 import { MoveDialog } from "./move";
 import { Failovers, Nodes, Procedures, Regions } from "./panels";
 
@@ -39,9 +32,9 @@ export default function ClusterScreen() {
       {isOne ? (
         <OneNode />
       ) : (
-        <Summary alive={live.length} regions={value.peers.rows.length} onBalanced={refresh} />
+        <Summary alive={live.length} regions={sum(value.regions)} onBalanced={refresh} />
       )}
-      <Nodes nodes={value.nodes} regions={regionsByNode(value.peers.rows)} />
+      <Nodes nodes={value.nodes} regions={value.regions} />
       <Regions
         facts={value}
         filter={typed}
@@ -60,6 +53,10 @@ export default function ClusterScreen() {
       )}
     </div>
   );
+}
+
+function sum(counts: Map<string, number>): number {
+  return [...counts.values()].reduce((all, count) => all + count, 0);
 }
 
 function OneNode() {

@@ -73,6 +73,8 @@ export type Part<T> = { rows: T[]; error: string };
 export interface ClusterFacts {
   nodes: Part<NodeRow>;
   peers: Part<PeerRow>;
+  /** How many regions each node has, by its id. */
+  regions: Map<string, number>;
   statistics: Map<string, RegionStatistics>;
   statisticsError: string;
   procedures: Part<ProcedureRow>;
@@ -87,11 +89,15 @@ export async function loadCluster(filter: string, signal: AbortSignal): Promise<
   const like = filter.trim()
     ? ` WHERE table_schema || '.' || table_name LIKE ${quoteText(`%${escapeLike(filter.trim())}%`)}`
     : "";
-  const [nodes, peers, statistics, procedures, failovers] = await Promise.all([
+  const [nodes, peers, counts, statistics, procedures, failovers] = await Promise.all([
     rowsOf<NodeRow>(`SELECT * FROM ${SCHEMA}.cluster_info`, signal),
     rowsOf<PeerRow>(
       `SELECT table_schema, table_name, region_id, peer_id, peer_addr, status, down_seconds FROM ${SCHEMA}.region_peers${like}
        ORDER BY table_schema, table_name, region_id LIMIT ${REGIONS_MAX + 1}`,
+      signal,
+    ),
+    rowsOf<{ peer_id: number | bigint | null; n: number }>(
+      `SELECT peer_id, count(*) AS n FROM ${SCHEMA}.region_peers GROUP BY peer_id`,
       signal,
     ),
     rowsOf<RegionStatistics>(
@@ -108,6 +114,7 @@ export async function loadCluster(filter: string, signal: AbortSignal): Promise<
   return {
     nodes,
     peers,
+    regions: new Map(counts.rows.map(({ peer_id, n }) => [String(peer_id), Number(n)])),
     statistics: new Map(statistics.rows.map((row) => [String(row.region_id), row])),
     statisticsError: statistics.error,
     procedures,
@@ -142,15 +149,6 @@ export function isStandalone(nodes: readonly NodeRow[]): boolean {
 /** The live datanodes, by their ids. */
 export function liveDatanodes(nodes: readonly NodeRow[]): NodeRow[] {
   return nodes.filter((node) => node.peer_type === "DATANODE" && statusOf(node).is_alive !== false);
-}
-
-/** How many regions each node has. */
-export function regionsByNode(peers: readonly PeerRow[]): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const { peer_id } of peers) {
-    if (peer_id !== null) counts.set(String(peer_id), (counts.get(String(peer_id)) ?? 0) + 1);
-  }
-  return counts;
 }
 
 /** Begin to move a region; the id of the procedure. */
