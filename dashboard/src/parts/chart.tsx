@@ -210,7 +210,7 @@ function optionsOf(data: ChartData, { theme, zone, width, height, full }: Look):
     cursor: { drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time: true, min: full[0], max: full[1] } },
     axes: [
-      { ...axis, space: 70 },
+      { ...axis, space: 70, values: TIME_LABELS },
       { ...axis, size: axisSize, values: (_plot, splits) => splits.map(formatValue) },
     ],
     series: [
@@ -224,6 +224,18 @@ function optionsOf(data: ChartData, { theme, zone, width, height, full }: Look):
     ],
   };
 }
+
+// How times are written, by the distance of two of them, in seconds: the label, and what is added below it at the first
+// label and where the year, the day or the minute changes. The clock has 24 hours.
+const DAY_BELOW = "\n{YYYY}-{MM}-{DD}";
+const TIME_LABELS = [
+  [31_536_000, "{YYYY}", null, null, null, null, null, null, 1],
+  [2_419_200, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+  [86_400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", DAY_BELOW, null, DAY_BELOW, null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", DAY_BELOW, null, DAY_BELOW, null, null, null, 1],
+  [0.001, "{HH}:{mm}:{ss}.{fff}", DAY_BELOW, null, DAY_BELOW, null, null, null, 1],
+];
 
 /** The room that the numbers at the side take. */
 function axisSize(_plot: uPlot, values: string[] | null): number {

@@ -95,7 +95,10 @@ class Collector {
 
   finish(): ChartData {
     const times = Float64Array.from(this.times).sort();
-    const series = [...this.points].map(([name, points]) => ({
+    const named = [...this.points].sort(([left], [right]) =>
+      left.localeCompare(right, "en", { numeric: true }),
+    );
+    const series = named.map(([name, points]) => ({
       name,
       values: Array.from(times, (at) => points.get(at)),
     }));
