@@ -83,7 +83,7 @@ function NodeState({ node, status }: { node: NodeRow; status: NodeStatus }) {
 
 function Lag({ status }: { status: NodeStatus }) {
   const { log_lag_seconds: seconds, log_unshipped_bytes: bytes = 0 } = status;
-  if (seconds === undefined) return null;
+  if (seconds === undefined || status.is_alive === false) return null;
   const kind = seconds > 10 ? "bad" : seconds > 2 ? "warn" : "";
   return (
     <span
