@@ -16,7 +16,7 @@ export function makeSnippets(addresses: Addresses, database: string): Snippet[] 
     {
       name: "line-protocol",
       title: "Line protocol",
-      note: "With curl. Clients of InfluxDB 1, 2 and 3 take the same address; `dry_run=true` only tells what would happen.",
+      note: "With curl. Clients of InfluxDB 1, 2 and 3 take the same address; dry_run=true only tells what would happen.",
       text: `curl -i '${http}/v1/influxdb/write?db=${db}&precision=s' \\\n  --data-binary "cpu,host=web-1 usage=0.5 $(date +%s)"`,
     },
     {
@@ -44,7 +44,7 @@ remote_read:
     {
       name: "vector",
       title: "Vector",
-      note: "In vector.toml; `inputs` names a source of metrics.",
+      note: "In vector.toml; inputs names a source of metrics.",
       text: `[sinks.tsdb]
 type = "prometheus_remote_write"
 inputs = ["metrics"]

@@ -85,7 +85,6 @@ export function FilterBar({ asked, tables, isLive, text, onAsk, onLive }: Props)
             ))}
           </select>
         </label>
-        <WhenField range={asked.range} onRange={(range) => onAsk({ ...asked, text: typed, range })} />
         <div class="log-buttons">
           <button type="submit" class="button primary">
             Search
@@ -95,9 +94,12 @@ export function FilterBar({ asked, tables, isLive, text, onAsk, onLive }: Props)
           </button>
         </div>
       </form>
-      {table && (
-        <Filters asked={asked} table={table} onAsk={(changed) => onAsk({ ...changed, text: typed })} />
-      )}
+      <div class="row">
+        <WhenField range={asked.range} onRange={(range) => onAsk({ ...asked, text: typed, range })} />
+        {table && (
+          <Filters asked={asked} table={table} onAsk={(changed) => onAsk({ ...changed, text: typed })} />
+        )}
+      </div>
     </section>
   );
 }

@@ -82,6 +82,10 @@ function Tile({ title, children }: { title: string; children: ComponentChildren 
   );
 }
 
+function formatRate(value: number): string {
+  return formatValue(Number(value.toPrecision(3)));
+}
+
 interface RateTileProps {
   title: string;
   rates: RateHistory;
@@ -90,7 +94,7 @@ interface RateTileProps {
   children: ComponentChildren;
 }
 
-function RateTile({ title, rates, name, format = formatValue, children }: RateTileProps) {
+function RateTile({ title, rates, name, format = formatRate, children }: RateTileProps) {
   const latest = rates.latest(name);
   const values = rates.points(name).map(({ perSecond }) => perSecond);
   return (
