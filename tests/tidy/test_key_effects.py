@@ -1,7 +1,7 @@
-"""Every configuration key has an effect, or is marked as reserved.
+"""Every configuration key has an effect.
 
 `EFFECTS` names for each key the code that reads it and, where there is one, a test that observes the effect. A key that
-is added to a model fails here until it is listed or marked as reserved, and one that is listed fails when its code or
+is added to a model fails here until it is listed, and one that is listed fails when its code or
 its test goes away.
 """
 
@@ -61,6 +61,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         PROTOCOLS,
         "http.compat_paths",
         "tests/servers/http/test_influx_clients.py::test_paths_of_other_products_can_be_switched_off",
+    ),
+    "http.disable_dashboard": (
+        PROTOCOLS,
+        "http.disable_dashboard",
+        "tests/components/test_process.py::test_the_dashboard_can_be_switched_off",
     ),
     "http.tls.*": (PROCESS, "Tls.of(http.tls", "tests/components/test_tls.py::test_a_standalone_server_speaks_https"),
     "grpc.addr": (PROTOCOLS, "grpc.addr.host", "tests/components/test_grpc.py::test_what_is_written_by_grpc"),
@@ -390,11 +395,9 @@ def entry_of(name: str) -> str:
     return name if name in EFFECTS else f"{name.rpartition('.')[0]}.*"
 
 
-def test_a_key_has_an_effect_or_is_reserved_and_never_both() -> None:
-    for name, key in all_keys().items():
-        has_effect = entry_of(name) in EFFECTS
-        assert has_effect or key.is_reserved, f"{name}: list where its effect is, or mark it as RESERVED in its model"
-        assert not (has_effect and key.is_reserved), f"{name} has an effect: it is not reserved any more"
+def test_every_key_has_an_effect() -> None:
+    for name in all_keys():
+        assert entry_of(name) in EFFECTS, f"{name}: list where its effect is"
 
 
 def test_no_entry_is_left_over() -> None:
@@ -409,12 +412,3 @@ def test_the_code_and_the_test_of_an_effect_exist(name: str, effect: tuple[str, 
         file, _, function = test.partition("::")
         source = (ROOT / file).read_text(encoding="utf-8")
         assert re.search(rf"def {function or 'test_'}", source), f"{name}: there is no {test}"
-
-
-def test_reserved_keys_say_so_wherever_they_are_shown() -> None:
-    reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    for key in all_keys().values():
-        if key.is_reserved:
-            assert f"*Reserved.* {key.meaning}".split("<")[0] in reference, key.dotted
-    example = (ROOT / "config" / "standalone.example.toml").read_text(encoding="utf-8")
-    assert "# Reserved, no effect yet. Do not serve the dashboard.\n#disable_dashboard = false\n" in example

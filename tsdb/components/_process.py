@@ -292,8 +292,6 @@ def find_warnings(loaded: LoadedConfig, directory: ClaimedDirectory | None) -> I
             f"the data is stored in {directory.path}, below /tmp, which many systems delete at boot; "
             f"choose another directory with --data-home DIR or {directory.key}"
         )
-    if keys := loaded.reserved_keys():
-        yield f"configuration keys without an effect yet: {', '.join(keys)}; see docs/configuration.md, reserved keys"
 
 
 def _is_local(host: str) -> bool:

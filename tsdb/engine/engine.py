@@ -19,7 +19,7 @@ from tsdb.engine.errors import LogFenced, ManifestMismatch, RegionNotFound, Sche
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA
-from tsdb.engine.log import EncodedPayload, FrameKind, LogStore, SegmentFacts
+from tsdb.engine.log import EncodedPayload, FrameKind, LogStatistics, LogStore, SegmentFacts
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
@@ -398,6 +398,10 @@ class Engine:
     def compactions(self) -> list[CompactionRecord]:
         """The newest compactions of all regions, oldest first."""
         return self._context.compactions.all()
+
+    def log_statistics(self) -> LogStatistics:
+        """Count what the log has, and what of it the object store does not have yet."""
+        return self._context.wal.statistics()
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the log, oldest first, each with its path."""
