@@ -110,8 +110,7 @@ generate: $(VENV)/.dev-ready ## rewrite the files that come from the configurati
 
 .PHONY: wheel
 wheel: $(VENV)/.build-deps ## build a wheel and a source distribution in dist/, with the dashboard if npm is installed
-	@if ! grep -q '^dashboard:' $(MAKEFILE_LIST); then :; \
-	elif command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard; \
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard; \
 	else echo "npm is not installed: the packages have the dashboard only if it has been built before"; fi
 	@rm -rf dist
 	$(BIN)/maturin sdist --out dist
