@@ -207,6 +207,16 @@ test("results are downloaded in the formats of the server", async () => {
   await context.close();
 });
 
+test("integers and times keep all their digits", async () => {
+  const { page, context } = await open(browser, server.url, "query");
+  await ask(page, "SELECT 9223372036854775807 AS big, to_timestamp_nanos(1700000000123456789) AS t");
+  await page.getByRole("cell", { name: "9223372036854775807" }).waitFor();
+  await page.getByRole("cell", { name: "2023-11-14 23:13:20.123456789" }).waitFor();
+  await page.getByLabel("Time zone").selectOption("utc");
+  await page.getByRole("cell", { name: "2023-11-14 22:13:20.123456789" }).waitFor();
+  await context.close();
+});
+
 test("the address holds the query, and statements in links wait for the user", async () => {
   const { page, context } = await open(browser, server.url, "query");
   await ask(page, "SELECT 41 + 1 AS answer");

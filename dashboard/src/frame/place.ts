@@ -63,3 +63,9 @@ export function followLinks(event: MouseEvent): void {
   history.pushState(null, "", href);
   window.dispatchEvent(new Event(CHANGED));
 }
+
+/** Go to Query with a query that this page has written, and run it. Links from elsewhere cannot set this mark. */
+export function openQuery(state: Record<string, string>): void {
+  history.pushState({ run: true }, "", linkTo("query", state));
+  window.dispatchEvent(new Event(CHANGED));
+}

@@ -39,6 +39,9 @@ export function Editor({ label, text, onChange, onRun, language, mark, hint }: P
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
   const calls = useRef({ onChange, onRun });
+  // What was typed comes back as the property `text`, later than the next key: only other texts replace what is there.
+  const pending = useRef<string[]>([]);
+  const isGiven = useRef(false);
   calls.current = { onChange, onRun };
   const slots = useRef({
     language: new Compartment(),
@@ -80,7 +83,10 @@ export function Editor({ label, text, onChange, onRun, language, mark, hint }: P
           Prec.lowest(keymap.of([{ key: "Escape", run: leave }])),
           EditorView.lineWrapping,
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) calls.current.onChange(update.state.doc.toString());
+            if (!update.docChanged || isGiven.current) return;
+            const typed = update.state.doc.toString();
+            pending.current.push(typed);
+            calls.current.onChange(typed);
           }),
           LOOK,
         ],
@@ -95,9 +101,12 @@ export function Editor({ label, text, onChange, onRun, language, mark, hint }: P
 
   useEffect(() => {
     const made = view.current;
-    if (made && made.state.doc.toString() !== text) {
-      made.dispatch({ changes: { from: 0, to: made.state.doc.length, insert: text } });
-    }
+    const at = pending.current.lastIndexOf(text);
+    pending.current = at < 0 ? [] : pending.current.slice(at + 1);
+    if (!made || at >= 0 || made.state.doc.toString() === text) return;
+    isGiven.current = true;
+    made.dispatch({ changes: { from: 0, to: made.state.doc.length, insert: text } });
+    isGiven.current = false;
   }, [text]);
   useEffect(() => {
     view.current?.dispatch({
