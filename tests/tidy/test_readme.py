@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def checkout(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory like the checkout, to write to; curl finds the server at the default port there."""
     directory = tmp_path_factory.mktemp("checkout")
-    for name in (".venv", "Makefile", "benchmarks", "kernels", "pyproject.toml", "requirements"):
+    for name in (".venv", "Makefile", "benchmarks", "dashboard", "kernels", "pyproject.toml", "requirements"):
         (directory / name).symlink_to(ROOT / name)
     address = urlsplit(server.url).netloc
     (directory / ".curlrc").write_text(f'fail\nsilent\nshow-error\nconnect-to = "127.0.0.1:4000:{address}"\n')

@@ -19,9 +19,11 @@ interface Props {
   table: Pick<Table, "columns" | "rows">;
   /** Called with the row, in the order of the server, that was activated by click or Enter. */
   onRow?: (row: Cell[]) => void;
+  /** The first cell of the row that is marked as the current one. */
+  current?: Cell | undefined;
 }
 
-export function DataTable({ label, table, onRow }: Props) {
+export function DataTable({ label, table, onRow, current }: Props) {
   const { columns, rows } = table;
   const zone = useZone();
   const box = useRef<HTMLElement>(null);
@@ -72,7 +74,18 @@ export function DataTable({ label, table, onRow }: Props) {
           {first > 0 && <tr style={{ height: `${first * ROW_PX}px` }} />}
           {shown.map((at) => {
             const row = rows[order ? (order[at] ?? at) : at];
-            return row && <Row key={at} index={at + 2} row={row} columns={columns} onRow={onRow} />;
+            return (
+              row && (
+                <Row
+                  key={at}
+                  index={at + 2}
+                  row={row}
+                  columns={columns}
+                  onRow={onRow}
+                  isCurrent={row[0] === current}
+                />
+              )
+            );
           })}
           {last < rows.length && <tr style={{ height: `${(rows.length - last) * ROW_PX}px` }} />}
         </tbody>
@@ -104,12 +117,14 @@ interface RowProps {
   row: Cell[];
   columns: Column[];
   onRow: ((row: Cell[]) => void) | undefined;
+  isCurrent: boolean;
 }
 
-function Row({ index, row, columns, onRow }: RowProps) {
+function Row({ index, row, columns, onRow, isCurrent }: RowProps) {
   return (
     <tr
       aria-rowindex={index}
+      aria-current={isCurrent || undefined}
       class={onRow ? "active" : undefined}
       tabIndex={onRow ? 0 : undefined}
       onClick={onRow && (() => onRow(row))}

@@ -55,13 +55,38 @@ export async function loadCatalog(database: string, signal: AbortSignal): Promis
 export function sqlLanguage(catalog: Catalog): Extension {
   const schema = catalog as SQLNamespace;
   const language = sql({ dialect: DIALECT, schema, upperCaseKeywords: true });
-  return [language, DIALECT.language.data.of({ autocomplete: functions }), autocompletion({ icons: false })];
+  return [
+    language,
+    DIALECT.language.data.of({ autocomplete: functions }),
+    DIALECT.language.data.of({ autocomplete: columnsIn(catalog) }),
+    autocompletion({ icons: false }),
+  ];
 }
 
 const NAMES = FUNCTIONS.split(" ").map((label) => ({ label, type: "function", apply: `${label}(` }));
 
 function functions(context: CompletionContext): CompletionResult | null {
+  const from = wordBefore(context);
+  return from === null ? null : { from, options: NAMES, validFor: /^\w*$/ };
+}
+
+/** The columns of the tables that the text names; the library only knows them after the name of their table. */
+function columnsIn(catalog: Catalog): (context: CompletionContext) => CompletionResult | null {
+  return (context) => {
+    const from = wordBefore(context);
+    if (from === null) return null;
+    const words = new Set(context.state.doc.toString().match(/[\w.]+/g));
+    const named = Object.entries(catalog).filter(([table]) => words.has(table));
+    const options = named.flatMap(([table, columns]) =>
+      columns.map((label) => ({ label, type: "property", detail: table, boost: 1 })),
+    );
+    return { from, options, validFor: /^\w*$/ };
+  };
+}
+
+/** Where the word begins that is being typed; null if there is none, or if it belongs to a name before a dot. */
+function wordBefore(context: CompletionContext): number | null {
   const word = context.matchBefore(/\w+/);
-  if (!word || word.from === word.to || context.state.sliceDoc(word.from - 1, word.from) === ".") return null;
-  return { from: word.from, options: NAMES, validFor: /^\w*$/ };
+  if (!word || context.state.sliceDoc(word.from - 1, word.from) === ".") return null;
+  return word.from;
 }

@@ -1,5 +1,6 @@
 // Explore: the tables and metrics of a database, and what is in them.
 import { useMemo, useState } from "preact/hooks";
+import type { Table } from "../../api/sql";
 import { DemoButton } from "../../demo/offer";
 import { useDatabase } from "../../frame/database";
 import { pushState, usePlace } from "../../frame/place";
@@ -85,7 +86,14 @@ function Tables({ database, name, filter, onChoose }: ListProps) {
     <>
       <section class="panel list" aria-label="Tables">
         <p class="list-head soft">{formatCount(own.length)} tables</p>
-        <Names what="tables" columns={TABLE_COLUMNS} entries={own} filter={filter} onChoose={onChoose} />
+        <Names
+          what="tables"
+          columns={TABLE_COLUMNS}
+          entries={own}
+          filter={filter}
+          current={chosen?.name}
+          onChoose={onChoose}
+        />
       </section>
       {chosen && <TableDetails table={chosen} database={database} />}
     </>
@@ -105,7 +113,14 @@ function Metrics({ database, name, filter, onChoose }: ListProps) {
         <p class="list-head soft">
           {formatCount(all.length)} metrics, {formatCount(seriesInAll)} series
         </p>
-        <Names what="metrics" columns={METRIC_COLUMNS} entries={all} filter={filter} onChoose={onChoose} />
+        <Names
+          what="metrics"
+          columns={METRIC_COLUMNS}
+          entries={all}
+          filter={filter}
+          current={chosen?.name}
+          onChoose={onChoose}
+        />
       </section>
       {chosen && <MetricDetails metric={chosen} database={database} />}
     </>
@@ -126,11 +141,12 @@ interface NamesProps {
   columns: [name: string, type: string][];
   entries: (TableEntry | MetricEntry)[];
   filter: string;
+  current: string | undefined;
   onChoose: (name: string) => void;
 }
 
 /** Names with a count; a table is only made anew when they change, so that it keeps its place. */
-function Names({ what, columns, entries, filter, onChoose }: NamesProps) {
+function Names({ what, columns, entries, filter, current, onChoose }: NamesProps) {
   const table = useMemo(() => {
     const shown = filter ? entries.filter(({ name }) => name.toLowerCase().includes(filter)) : entries;
     return localTable(
@@ -138,5 +154,6 @@ function Names({ what, columns, entries, filter, onChoose }: NamesProps) {
       shown.map((each) => [each.name, "series" in each ? each.series : each.rows]),
     );
   }, [columns, entries, filter]);
-  return <DataTable label={`List of ${what}`} table={table} onRow={([name]) => onChoose(String(name))} />;
+  const choose = ([name]: Table["rows"][number]) => onChoose(String(name));
+  return <DataTable label={`List of ${what}`} table={table} onRow={choose} current={current} />;
 }

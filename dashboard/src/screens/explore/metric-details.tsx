@@ -55,13 +55,19 @@ function LabelList({ metric, database }: { metric: string; database: string }) {
   const label = labels.value.find(({ name }) => name === chosen) ?? labels.value[0];
   return (
     <div class="label-columns">
-      <Names labels={labels.value} onChoose={setChosen} />
+      <Names labels={labels.value} current={label?.name} onChoose={setChosen} />
       {label && <Values label={label} />}
     </div>
   );
 }
 
-function Names({ labels, onChoose }: { labels: LabelEntry[]; onChoose: (name: string) => void }) {
+interface NamesProps {
+  labels: LabelEntry[];
+  current: string | undefined;
+  onChoose: (name: string) => void;
+}
+
+function Names({ labels, current, onChoose }: NamesProps) {
   const shown = useMemo(
     () =>
       localTable(
@@ -70,7 +76,9 @@ function Names({ labels, onChoose }: { labels: LabelEntry[]; onChoose: (name: st
       ),
     [labels],
   );
-  return <DataTable label="Labels" table={shown} onRow={([name]) => onChoose(String(name))} />;
+  return (
+    <DataTable label="Labels" table={shown} onRow={([name]) => onChoose(String(name))} current={current} />
+  );
 }
 
 function Values({ label }: { label: LabelEntry }) {
