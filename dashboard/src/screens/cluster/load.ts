@@ -86,22 +86,11 @@ export const REGIONS_MAX = 500;
 const SCHEMA = "information_schema";
 
 export async function loadCluster(filter: string, signal: AbortSignal): Promise<ClusterFacts> {
-  const like = filter.trim()
-    ? ` WHERE table_schema || '.' || table_name LIKE ${quoteText(`%${escapeLike(filter.trim())}%`)}`
-    : "";
-  const [nodes, peers, counts, statistics, procedures, failovers] = await Promise.all([
+  const [nodes, [peers, statistics], counts, procedures, failovers] = await Promise.all([
     rowsOf<NodeRow>(`SELECT * FROM ${SCHEMA}.cluster_info`, signal),
-    rowsOf<PeerRow>(
-      `SELECT table_schema, table_name, region_id, peer_id, peer_addr, status, down_seconds FROM ${SCHEMA}.region_peers${like}
-       ORDER BY table_schema, table_name, region_id LIMIT ${REGIONS_MAX + 1}`,
-      signal,
-    ),
+    loadRegions(filter, signal),
     rowsOf<{ peer_id: number | bigint | null; n: number }>(
       `SELECT peer_id, count(*) AS n FROM ${SCHEMA}.region_peers GROUP BY peer_id`,
-      signal,
-    ),
-    rowsOf<RegionStatistics>(
-      `SELECT region_id, region_rows, disk_size, memtable_size, unflushed_seconds, state, reason FROM ${SCHEMA}.region_statistics`,
       signal,
     ),
     rowsOf<ProcedureRow>(`SELECT * FROM ${SCHEMA}.procedure_info ORDER BY start_time DESC LIMIT 100`, signal),
@@ -120,6 +109,30 @@ export async function loadCluster(filter: string, signal: AbortSignal): Promise<
     procedures,
     failovers,
   };
+}
+
+/** The regions of the tables whose names have the filter in them, and the statistics of those that are shown. */
+async function loadRegions(
+  filter: string,
+  signal: AbortSignal,
+): Promise<[Part<PeerRow>, Part<RegionStatistics>]> {
+  const wanted = filter.trim();
+  const like = wanted
+    ? ` WHERE table_schema || '.' || table_name LIKE ${quoteText(`%${escapeLike(wanted)}%`)}`
+    : "";
+  const peers = await rowsOf<PeerRow>(
+    `SELECT table_schema, table_name, region_id, peer_id, peer_addr, status, down_seconds
+     FROM ${SCHEMA}.region_peers${like} ORDER BY table_schema, table_name, region_id LIMIT ${REGIONS_MAX + 1}`,
+    signal,
+  );
+  if (peers.rows.length === 0) return [peers, { rows: [], error: "" }];
+  const ids = peers.rows.map(({ region_id }) => String(region_id)).join(", ");
+  const statistics = await rowsOf<RegionStatistics>(
+    `SELECT region_id, region_rows, disk_size, memtable_size, unflushed_seconds, state, reason
+     FROM ${SCHEMA}.region_statistics WHERE region_id IN (${ids})`,
+    signal,
+  );
+  return [peers, statistics];
 }
 
 async function rowsOf<T>(sql: string, signal: AbortSignal): Promise<Part<T> & { failure: unknown }> {

@@ -157,7 +157,7 @@ function Filters({ asked, table, onAsk }: FiltersProps) {
     event.preventDefault();
     const chosen = columns.find(({ name }) => name === (column || columns[0]?.name));
     if (!chosen || value === "") return;
-    const typed = isText(chosen.type) || Number.isNaN(Number(value)) ? value : Number(value);
+    const typed = isText(chosen.type) ? value : numberFrom(value);
     onAsk({ ...asked, filters: [...asked.filters, { column: chosen.name, value: typed, isNot: false }] });
     setValue("");
   };
@@ -196,6 +196,12 @@ function Filters({ asked, table, onAsk }: FiltersProps) {
       )}
     </form>
   );
+}
+
+/** The number that a text is, with all its digits; a text that is none stays, and the server says what it thinks of it. */
+function numberFrom(text: string): FieldFilter["value"] {
+  if (/^-?\d+$/.test(text)) return BigInt(text);
+  return text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text);
 }
 
 function Chip({ filter, onRemove }: { filter: FieldFilter; onRemove: () => void }) {
