@@ -10,6 +10,10 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
 KERNEL_SOURCES := $(shell find kernels -name target -prune -o -type f -print)
 PYTEST_WORKERS ?= 2
+SITE := tsdb/servers/http/dashboard/site
+DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/public dashboard/scripts -type f) dashboard/index.html \
+  dashboard/vite.config.ts dashboard/package-lock.json
+NPM_READY := dashboard/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,7 +23,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(VENV)/.run-ready ## install what is needed and start a standalone server
+run: $(VENV)/.run-ready dashboard-if-possible ## install what is needed and start a standalone server
 	@$(BIN)/tsdb standalone start $(ARGS)
 
 .PHONY: cluster
@@ -29,6 +33,16 @@ cluster: $(VENV)/.dev-ready ## start a cluster on loopback: etcd, S3 by moto, 2 
 .PHONY: test
 test: $(VENV)/.dev-ready ## install what is needed and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
+
+.PHONY: dashboard
+dashboard: $(NPM_READY) ## check and build the dashboard, which needs Node 20 and npm
+	cd dashboard && npm run --silent check && npm run --silent unit && npm run --silent build
+
+.PHONY: e2e
+e2e: $(VENV)/.dev-ready dashboard ## click through the dashboard of a real server with headless Chromium
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -qy chromium; } \
+	  || { echo "chromium is needed: apt-get install chromium" >&2; exit 1; }
+	cd dashboard && npm run --silent e2e -- $(ARGS)
 
 .PHONY: clients
 clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and run them against a server
@@ -64,8 +78,8 @@ failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of 
 	TSDB_CLUSTER=all $(BIN)/pytest tests/cluster $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
-	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
+fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), hostile statements and arguments
+	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz tests/query/functions/test_arguments.py $(ARGS)
 
 .PHONY: differential
 differential: $(VENV)/.dev-ready ## compare PromQL with an installed Prometheus, on thousands of queries
@@ -140,6 +154,7 @@ clean: ## remove everything that the other targets created
 	rm -rf $(VENV) kernels/target dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f tsdb/_kernels*.so
+	rm -rf $(SITE) dashboard/node_modules dashboard/screenshots
 
 # Set-up in steps, each with a stamp in .venv: the tools, what `make run` needs, what everything else needs on top. The
 # packages are downloaded while the kernels are compiled: one waits for the network, the other for the processor.
@@ -197,4 +212,24 @@ $(VENV)/.docs-ready: $(VENV)/.uv-ready requirements/docs.lock
 	@echo "installing the generator of the documentation (a few seconds)"
 	@$(UV) venv --quiet --allow-existing $(VENV)/docs
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV)/docs $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
+	@touch $@
+
+# The server works without the dashboard, so `make run` does not fail if it cannot be built.
+
+.PHONY: dashboard-if-possible
+dashboard-if-possible:
+	@if command -v npm >/dev/null; then \
+	  $(MAKE) --no-print-directory $(SITE)/index.html || echo "the dashboard could not be built; try: make dashboard" >&2; \
+	elif ! test -f $(SITE)/index.html; then \
+	  echo "the dashboard is not built: install Node 20 with npm and run: make dashboard"; \
+	fi
+
+$(SITE)/index.html: $(NPM_READY) $(DASHBOARD_SOURCES)
+	@echo "building the dashboard (a few seconds)"
+	@cd dashboard && npm run --silent build >/dev/null
+	@touch $@
+
+$(NPM_READY): dashboard/package.json dashboard/package-lock.json
+	@echo "installing the packages of the dashboard (about 30 s)"
+	@cd dashboard && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -30,6 +30,7 @@ from tsdb.engine.reading import (
     PlannedScan,
     RegionReader,
     RowFilter,
+    RowsAhead,
     Samples,
     SamplesRequest,
     ScanRequest,
@@ -61,8 +62,8 @@ class LoopbackReader:
         self.schema: RegionSchema = travel(reader.schema)
         self.sources: int = travel(reader.sources)
 
-    def plan_scan(self, filter: RowFilter) -> PlannedScan:
-        return self._call("plan_scan", self._reader.plan_scan, filter)
+    def plan_scan(self, filter: RowFilter, ahead: RowsAhead | None = None) -> PlannedScan:
+        return self._call("plan_scan", self._reader.plan_scan, filter, ahead)
 
     def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         self.calls["scan"] += 1

@@ -100,3 +100,16 @@ def running(
         if server.process.poll() is None:
             server.process.kill()
             server.process.wait()
+
+
+def stop_process(pid: int) -> None:
+    """Stop every thread of a process where it is (SIGSTOP), and wait until it stands: a signal may come late."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + _READY_SECONDS_MAX
+    while any(_state_of(task) not in "Tt" for task in Path(f"/proc/{pid}/task").iterdir()):
+        assert time.monotonic() < deadline, f"process {pid} goes on after SIGSTOP"
+        time.sleep(0.002)
+
+
+def _state_of(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(") ")[2][0]

@@ -10,6 +10,7 @@ from tests.cluster.running import Cluster, Shape, running_cluster
 from tests.kv.etcd_process import EtcdProcess
 from tests.storage import shared_s3
 from tests.store.services import S3Server
+from tests.telemetry.collector import Collector
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +19,36 @@ def s3() -> S3Server:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose processes are not killed: three datanodes with files of their own, metadata in memory."""
-    with running_cluster(tmp_path_factory.mktemp("cluster"), Shape(frontends=2)) as cluster:
+def collector() -> Iterator[Collector]:
+    """A collector of traces."""
+    collector = Collector()
+    yield collector
+    collector.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Cluster]:
+    """A cluster whose processes are not killed: three datanodes with files of their own, metadata in memory.
+
+    What clients trace is sent to the collector. Statements of more than a millisecond are slow ones.
+    """
+    shape = Shape(
+        frontends=2,
+        metasrv_environment=_tracing("METASRV", collector),
+        datanode_environment=_tracing("DATANODE", collector),
+        frontend_environment={**_tracing("FRONTEND", collector), "TSDB_FRONTEND__SLOW_QUERY__THRESHOLD": "1ms"},
+    )
+    with running_cluster(tmp_path_factory.mktemp("cluster"), shape) as cluster:
         yield cluster
+
+
+def _tracing(component: str, collector: Collector) -> dict[str, str]:
+    prefix = f"TSDB_{component}__LOGGING__"
+    return {
+        f"{prefix}ENABLE_OTLP_TRACING": "true",
+        f"{prefix}OTLP_ENDPOINT": f"127.0.0.1:{collector.port}",
+        f"{prefix}TRACING_SAMPLE_RATIO__DEFAULT_RATIO": "0",
+    }
 
 
 @pytest.fixture

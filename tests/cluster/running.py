@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from tests.kv.etcd_process import EtcdProcess, free_port
-from tests.server_process import ServerProcess, spawn
+from tests.server_process import ServerProcess, spawn, stop_process
 from tests.store.services import BUCKET, S3Server
 
 WAIT_SECONDS_MAX = 90.0
@@ -61,7 +61,7 @@ class Node:
         self.running.process.wait()
 
     def pause(self) -> None:
-        self.running.process.send_signal(signal.SIGSTOP)
+        stop_process(self.running.process.pid)
 
     def resume(self) -> None:
         self.running.process.send_signal(signal.SIGCONT)

@@ -11,6 +11,7 @@ import pymysql
 import pytest
 
 from tests.cluster.running import Cluster, wait_for
+from tests.telemetry.collector import Collector, attributes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -97,6 +98,102 @@ def test_line_protocol_and_promql(cluster: Cluster) -> None:
     assert answer["status"] == "success", answer
     found = {each["metric"]["host"]: each["value"][1] for each in answer["data"]["result"]}
     assert found == {f"h{host}": str(host) for host in range(8)}
+
+
+def test_a_query_is_one_trace_from_the_frontend_to_the_scans_on_the_datanodes(
+    cluster: Cluster, collector: Collector
+) -> None:
+    cluster.sql(PARTITIONED.format(name="followed"))
+    insert(cluster, "followed", make_rows(9, 20))
+    regions = set(cluster.place_of("followed"))
+    check_trace(cluster, collector, "SELECT usage FROM followed WHERE usage > 1", f"{0xC1:032x}", "scan", regions)
+    grouped = "SELECT host, max(usage) FROM followed GROUP BY host"
+    check_trace(cluster, collector, grouped, f"{0xC2:032x}", "cells", regions)
+    joined = "SELECT count(*) FROM followed a JOIN followed b ON a.host = b.host AND a.ts = b.ts"
+    check_trace(cluster, collector, joined, f"{0xC3:032x}", "scan", regions)
+
+
+def check_trace(cluster: Cluster, collector: Collector, text: str, trace_id: str, verb: str, regions: set[int]) -> None:
+    """Ask for something under a trace id: all regions are read by datanodes, as parts of the request."""
+    headers = {"traceparent": f"00-{trace_id}-00000000000000aa-01"}
+    response = httpx.post(f"{cluster.url}/v1/sql", data={"sql": text}, headers=headers, timeout=60)
+    assert response.status_code == 200, response.text
+
+    def scans() -> set[tuple[str, object]]:
+        """The regions that were read, each with the service that said so."""
+        return {
+            (service, attributes(span)["region"])
+            for service, span in collector.spans_by_service(trace_id)
+            if span.name == f"region.{verb}"
+        }
+
+    collector.wait_until(lambda: {region for _, region in scans()} == regions)
+    assert {service for service, _ in scans()} == {"tsdb-datanode"}
+    collector.wait_until(lambda: "POST /v1/sql" in {span.name for span in collector.spans(trace_id)})
+    check_tree(collector, trace_id)
+
+
+def check_tree(collector: Collector, trace_id: str) -> None:
+    """From every span on a datanode a path leads to the request: through a call of the frontend."""
+    # A span may arrive before the one that it is in.
+    by_id = {span.span_id: (service, span) for service, span in collector.spans_by_service(trace_id)}
+
+    def has_all_parents() -> bool:
+        by_id.update({span.span_id: (service, span) for service, span in collector.spans_by_service(trace_id)})
+        return all(span.parent_span_id in by_id or span.name == "POST /v1/sql" for _, span in by_id.values())
+
+    collector.wait_until(has_all_parents)
+    for service, span in by_id.values():
+        path = [service]
+        while span.name != "POST /v1/sql":
+            service, span = by_id[span.parent_span_id]
+            path.append(service)
+        assert path == sorted(path), path  # datanode before frontend
+        assert path[-1] == "tsdb-frontend"
+    instances = {
+        attributes(of_resource.resource)["service.instance.id"]
+        for request in collector.requests
+        for of_resource in request.resource_spans
+        if attributes(of_resource.resource)["service.name"] == "tsdb-datanode"
+    }
+    assert instances == {"1", "2", "3"}
+
+
+def test_writes_and_changes_of_tables_are_traced_to_other_nodes(cluster: Cluster, collector: Collector) -> None:
+    trace_id = f"{0xD1:032x}"
+    response = httpx.post(
+        f"{cluster.url}/v1/sql",
+        data={
+            "sql": "CREATE TABLE noted (ts TIMESTAMP TIME INDEX, v DOUBLE); INSERT INTO noted VALUES (1, 1.5); "
+            "ADMIN flush_table('noted')"
+        },
+        headers={"traceparent": f"00-{trace_id}-00000000000000aa-01"},
+        timeout=60,
+    )
+    assert response.status_code == 200, response.text
+    wanted = {
+        ("tsdb-frontend", "metasrv.Change"),
+        ("tsdb-metasrv", "metasrv.Change"),
+        ("tsdb-frontend", "datanode.write"),
+        ("tsdb-datanode", "datanode.write"),
+        ("tsdb-datanode", "region.write"),
+        ("tsdb-datanode", "log.append"),
+        ("tsdb-datanode", "datanode.flush"),
+    }
+    collector.wait_until(
+        lambda: wanted <= {(service, span.name) for service, span in collector.spans_by_service(trace_id)}
+    )
+
+
+def test_slow_statements_of_a_frontend_are_rows_of_a_table(cluster: Cluster) -> None:
+    # Metadata servers and datanodes have a part in it: that takes longer than a millisecond.
+    cluster.sql("CREATE TABLE made_slowly (ts TIMESTAMP TIME INDEX)")
+    cluster.wait_until(
+        "SELECT database, protocol, threshold, cost >= 1, is_promql FROM tsdb_private.slow_queries "
+        "WHERE query = 'CREATE TABLE made_slowly (ts TIMESTAMP TIME INDEX)'",
+        [["public", "http", 1, True, False]],
+        frontend=1,
+    )
 
 
 def test_mysql_and_postgresql(cluster: Cluster) -> None:

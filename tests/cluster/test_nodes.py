@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,13 @@ def test_others_reach_a_datanode_by_its_host_name(cluster: Cluster, tmp_path: Pa
         wait_for(lambda: cluster.sql(down) == [[1]])
     finally:
         node.end()
+
+
+def test_datanodes_tell_with_their_heartbeats_how_far_their_logs_are_behind(cluster: Cluster) -> None:
+    def told() -> list[dict[str, float]]:
+        rows = cluster.sql("SELECT node_status FROM information_schema.cluster_info WHERE peer_id IN (1, 2, 3)")
+        return [json.loads(status) for (status,) in rows]
+
+    # These have no shared log: nothing waits to be shipped.
+    behind = {"log_lag_seconds": 0.0, "log_unshipped_bytes": 0}
+    wait_for(lambda: [behind.items() <= each.items() for each in told()] == [True, True, True])

@@ -73,21 +73,6 @@ def test_data_home_option_chooses_the_directory(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_keys_without_effect_are_warned_about_at_start(tmp_path: Path) -> None:
-    file = tmp_path / "tsdb.toml"
-    file.write_text(
-        "[http]\ndisable_dashboard = true\n[[region_engine]]\n[region_engine.mito.inverted_index]\n"
-        'apply_on_query = "disable"\n'
-    )
-    with running("standalone", tmp_path, "-c", str(file)) as server:
-        pass
-    warning = (
-        "configuration keys without an effect yet: http.disable_dashboard; see docs/configuration.md, reserved keys"
-    )
-    assert f"\nwarning: {warning}\n" in server.output, "in the summary"
-    assert f" WARN tsdb.process: {warning}" in server.output, "in the log"
-
-
 @pytest.mark.parametrize(
     ("directory", "is_warned"), [("/tmp/tsdb", True), ("/tmp", True), ("/var/lib/tsdb", False), ("/tmpfoo", False)]
 )
@@ -98,6 +83,16 @@ def test_data_below_tmp_is_warned_about_with_the_way_out(directory: str, is_warn
     if is_warned:
         assert f"stored in {directory}, below /tmp" in warnings[0]
         assert "--data-home DIR or storage.data_home" in warnings[0]
+
+
+def test_the_dashboard_can_be_switched_off(tmp_path: Path) -> None:
+    """Without a built page, which tests do not need, it says how to build one: 503."""
+    with running("standalone", tmp_path) as server:
+        assert server.get("/dashboard").status_code == 308
+        assert server.get("/dashboard/").status_code in (200, 503)
+    with running("standalone", tmp_path, environment={"TSDB_STANDALONE__HTTP__DISABLE_DASHBOARD": "true"}) as server:
+        assert server.get("/dashboard").status_code == 404
+        assert server.get("/dashboard/").status_code == 404
 
 
 def test_protocols_can_be_switched_off(tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tsdb.components import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import DatabaseOptions, RecordType, Session, SlowQuerySettings, read_all
+from tsdb.database._slow_queries import SCHEMA, TEXT_CHARS_MAX
 from tsdb.errors import TsdbError
+from tsdb.query import Channel, WriteToken
 from tsdb.query.promql import QueryTimes
 from tsdb.units import Duration
 
@@ -44,16 +48,58 @@ def test_slow_statements_are_rows_of_a_system_table(tmp_path: Path) -> None:
     with opened(tmp_path, ALWAYS) as local:
         rows(local, "SELECT 1 AS one")
         local.database.slow_queries.note(
-            2.5, "up", "public", is_promql=True, span=QueryTimes(start_ms=1000, end_ms=61_000, step_ms=5000)
+            2.5,
+            "up",
+            Session(channel=Channel.HTTP, user="ada"),
+            is_promql=True,
+            times=QueryTimes(start_ms=1000, end_ms=61_000, step_ms=5000),
         )
     found = {str(row["query"]): row for row in recorded(tmp_path)}
     assert found["SELECT 1 AS one"]["is_promql"] is False
     assert found["SELECT 1 AS one"]["promql_step"] is None
     slow = found["up"]
     assert (slow["cost"], slow["promql_range"], slow["promql_step"]) == (2500, 60_000, 5000)
+    assert (slow["database"], slow["user"], slow["protocol"], slow["trace_id"]) == ("public", "ada", "http", None)
     with opened(tmp_path, SlowQuerySettings()) as local:
         (created,) = rows(local, "SHOW CREATE TABLE tsdb_private.slow_queries")
     assert "ttl = '7days'" in str(created["Create Table"])
+
+
+def test_a_table_of_an_earlier_version_gets_the_new_columns_and_the_time_to_live_of_now(tmp_path: Path) -> None:
+    names = ("cost", "threshold", "query", "is_promql", "timestamp", "promql_range", "promql_step")
+    earlier = pa.schema([field for field in SCHEMA if field.name in (*names, "promql_start", "promql_end")])
+    with opened(tmp_path, SlowQuerySettings()) as local:
+        frames = local.database.services.frames
+        options = {"ttl": "90d", "append_mode": "true"}
+        frames.create_table("tsdb_private", "slow_queries", earlier, tags=(), time="timestamp", options=options)
+        row = pa.table({"timestamp": pa.array([time.time_ns()], pa.timestamp("ns")), "query": ["an old one"]})
+        frames.append("tsdb_private", "slow_queries", row, WriteToken())
+    with opened(tmp_path, ALWAYS) as local:
+        rows(local, "SELECT 'a new one'")
+    found = {str(row["query"]): row for row in recorded(tmp_path)}
+    assert found["an old one"]["protocol"] is None
+    assert found["SELECT 'a new one'"]["protocol"] == "http"
+    with opened(tmp_path, SlowQuerySettings()) as local:
+        (created,) = rows(local, "SHOW CREATE TABLE tsdb_private.slow_queries")
+    assert "ttl = '7days'" in str(created["Create Table"])
+
+
+def test_secrets_are_not_recorded(tmp_path: Path) -> None:
+    with opened(tmp_path, ALWAYS) as local:
+        list(local.database.execute("CREATE USER ada IDENTIFIED BY 'hidden1'", Session()))
+        copied = "COPY t TO '/nowhere' CONNECTION (SECRET_ACCESS_KEY = 'hidden2')"
+        with pytest.raises(TsdbError):
+            list(local.database.execute(copied, Session()))
+    texts = [str(row["query"]) for row in recorded(tmp_path)]
+    assert {text.split()[0] for text in texts} == {"CREATE", "COPY"}
+    assert "hidden" not in str(texts)
+
+
+def test_long_statements_are_cut(tmp_path: Path) -> None:
+    with opened(tmp_path, ALWAYS) as local:
+        local.database.slow_queries.note(1.0, "x" * 100_000, Session())
+    (found,) = recorded(tmp_path)
+    assert len(str(found["query"])) == TEXT_CHARS_MAX
 
 
 def test_users_cannot_write_to_the_record(tmp_path: Path) -> None:
@@ -86,6 +132,8 @@ def test_slow_statements_are_lines_of_the_log(tmp_path: Path, caplog: pytest.Log
     with caplog.at_level("INFO", "tsdb.slow_query"), opened(tmp_path, options) as local:
         rows(local, "SELECT 42")
     (record,) = [each for each in caplog.records if each.name == "tsdb.slow_query"]
-    assert record.__dict__["tsdb_fields"]["query"] == "SELECT 42"
+    fields = record.__dict__["tsdb_fields"]
+    assert fields["query"] == "SELECT 42"
+    assert (fields["database"], fields["protocol"], fields["is_promql"]) == ("public", "http", False)
     with opened(tmp_path, SlowQuerySettings()) as local:
         assert rows(local, "SHOW TABLES FROM tsdb_private") == []

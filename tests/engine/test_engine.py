@@ -19,7 +19,7 @@ from tsdb.engine.scan import ScanStatistics
 def test_scan_parallelism_is_the_number_of_fragments(parallelism: int, fragments: int, tmp_path: Path) -> None:
     engine = open_engine(tmp_path, options=replace(OPTIONS, scan_parallelism=parallelism))
     create(engine)
-    put(engine, [{"host": f"h{number}", "ts": number, "a": float(number)} for number in range(50)])
+    put(engine, [{"host": f"h{number}", "ts": number, "a": float(number)} for number in range(9000)])
     assert engine.open_reader(REGION).plan_scan(None).shares == fragments
     engine.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kv.etcd_process import EtcdProcess, running_etcd
-from tests.kv.proxy import Proxy, running_proxy
+from tests.proxy import Proxy, running_proxy
 
 
 @pytest.fixture(scope="session")

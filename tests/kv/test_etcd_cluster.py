@@ -21,7 +21,7 @@ from tests.kv.etcd_process import (
     only_slow,
     running_cluster,
 )
-from tests.kv.proxy import running_proxy
+from tests.proxy import running_proxy
 from tsdb.kv import (
     Election,
     Equals,

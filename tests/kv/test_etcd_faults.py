@@ -16,7 +16,7 @@ from tests.kv.etcd_process import (
     new_prefix,
     only_slow,
 )
-from tests.kv.proxy import Proxy
+from tests.proxy import Proxy
 from tsdb.kv import (
     CoordinationStore,
     Equals,

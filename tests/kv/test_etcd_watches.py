@@ -14,7 +14,7 @@ from tests.kv.etcd_process import (
     only_slow,
     running_etcd,
 )
-from tests.kv.proxy import Proxy, running_proxy
+from tests.proxy import Proxy, running_proxy
 from tsdb.kv import (
     Absent,
     CoordinationStore,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.harness import SCHEMA, batch_of
+from tests.proxy import running_proxy
 from tests.remote.world import DIRECTORY, REGION, FakeRoutes, rows_of
 from tsdb.remote import NodeUnavailable, OutcomeUnknown, RemoteRegions, RemoteSettings
 from tsdb.units import Duration
@@ -75,48 +75,41 @@ def test_a_datanode_is_killed_and_comes_back(tmp_path: Path) -> None:
         reader.release()
         with pytest.raises((NodeUnavailable, OutcomeUnknown)):
             regions.write(REGION, batch).result(60)
-    port = int(address.rpartition(":")[2])
-    with datanode(tmp_path, port=port) as (_, address):
+    with datanode(tmp_path, port=port_of(address)) as (_, address):
         assert len(rows_of(regions, ["a"])) == 100
         assert regions.write(REGION, batch).result(60) == 100
         regions.close()
 
 
 def test_a_datanode_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
-    with datanode(tmp_path) as (process, address):
-        regions = RemoteRegions(FakeRoutes(address), settings=RemoteSettings(connect_timeout=Duration.of_seconds(1)))
+    with datanode(tmp_path) as (_, address), running_proxy(port_of(address)) as proxy:
+        patient = RemoteSettings(connect_timeout=Duration.of_seconds(20))
+        regions = RemoteRegions(FakeRoutes(proxy.address), settings=patient)
         regions.create_region(REGION, DIRECTORY, SCHEMA)
-        process.send_signal(signal.SIGSTOP)
+        proxy.freeze()
         reader = regions.open_reader(REGION, timeout=Duration.of_seconds(0.2))
         with pytest.raises(Exception, match="did not answer before the deadline"):
             reader.bounds(None)
-        other = RemoteRegions(FakeRoutes(address), settings=RemoteSettings(connect_timeout=Duration.of_seconds(0.5)))
+        hasty = RemoteSettings(connect_timeout=Duration.of_seconds(0.5))
+        other = RemoteRegions(FakeRoutes(proxy.address), settings=hasty)
         with pytest.raises(NodeUnavailable):
             other.stat(REGION)
-        process.send_signal(signal.SIGCONT)
+        proxy.thaw()
         assert regions.stat(REGION).files == 0
         for each in (regions, other):
             each.close()
 
 
-CLIENT = """
-import sys
-from tests.remote.world import REGION, FakeRoutes
-from tsdb.remote import RemoteRegions
-
-regions = RemoteRegions(FakeRoutes(sys.argv[1]))
-print(regions.stat(REGION).files, flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_datanode_ends_although_a_client_stands_still(tmp_path: Path) -> None:
-    with datanode(tmp_path, grace=0.5) as (process, address):
-        regions = RemoteRegions(FakeRoutes(address))
+    with datanode(tmp_path, grace=0.5) as (process, address), running_proxy(port_of(address)) as proxy:
+        regions = RemoteRegions(FakeRoutes(proxy.address))
         regions.create_region(REGION, DIRECTORY, SCHEMA)
-        regions.close()
-        with python(CLIENT, address) as (client, said):
-            assert said == "0"
-            client.send_signal(signal.SIGSTOP)
-            answer, _ = process.communicate("", timeout=60)
+        proxy.freeze()
+        answer, _ = process.communicate("", timeout=60)
         assert (answer.strip(), process.returncode) == ("left", 0)
+        proxy.thaw()
+        regions.close()
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])

@@ -1,7 +1,7 @@
-"""Every configuration key has an effect, or is marked as reserved.
+"""Every configuration key has an effect.
 
 `EFFECTS` names for each key the code that reads it and, where there is one, a test that observes the effect. A key that
-is added to a model fails here until it is listed or marked as reserved, and one that is listed fails when its code or
+is added to a model fails here until it is listed, and one that is listed fails when its code or
 its test goes away.
 """
 
@@ -61,6 +61,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         PROTOCOLS,
         "http.compat_paths",
         "tests/servers/http/test_influx_clients.py::test_paths_of_other_products_can_be_switched_off",
+    ),
+    "http.disable_dashboard": (
+        PROTOCOLS,
+        "http.disable_dashboard",
+        "tests/components/test_process.py::test_the_dashboard_can_be_switched_off",
     ),
     "http.tls.*": (PROCESS, "Tls.of(http.tls", "tests/components/test_tls.py::test_a_standalone_server_speaks_https"),
     "grpc.addr": (PROTOCOLS, "grpc.addr.host", "tests/components/test_grpc.py::test_what_is_written_by_grpc"),
@@ -353,13 +358,17 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     ),
     "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
     "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),
-    "logging.enable_otlp_tracing": (PROCESS, "options.enable_otlp_tracing", "tests/telemetry/test_traces.py"),
-    "logging.otlp_endpoint": (PROCESS, "options.otlp_endpoint", "tests/telemetry/test_traces.py::test_a_span_arrives"),
+    "logging.enable_otlp_tracing": (PROCESS, "options.enable_otlp_tracing", "tests/components/test_tracing.py"),
+    "logging.otlp_endpoint": (
+        PROCESS,
+        "options.otlp_endpoint",
+        "tests/components/test_tracing.py::test_a_query_over_http",
+    ),
     "logging.append_stdout": (PROCESS, "options.append_stdout", "tests/components/test_process.py::test_stdout_stays"),
     "logging.tracing_sample_ratio.default_ratio": (
         PROCESS,
         "tracing_sample_ratio.default_ratio",
-        "tests/telemetry/test_traces.py::test_nothing_is_sent_when_the_ratio_is_zero",
+        "tests/telemetry/test_traces.py::test_the_ratio_decides_by_the_trace_id_alone",
     ),
     "export_metrics.enable": (PROCESS, "export.enable", "tests/components/test_export_metrics.py"),
     "export_metrics.write_interval": (PROCESS, "export.write_interval", "tests/components/test_export_metrics.py"),
@@ -386,11 +395,9 @@ def entry_of(name: str) -> str:
     return name if name in EFFECTS else f"{name.rpartition('.')[0]}.*"
 
 
-def test_a_key_has_an_effect_or_is_reserved_and_never_both() -> None:
-    for name, key in all_keys().items():
-        has_effect = entry_of(name) in EFFECTS
-        assert has_effect or key.is_reserved, f"{name}: list where its effect is, or mark it as RESERVED in its model"
-        assert not (has_effect and key.is_reserved), f"{name} has an effect: it is not reserved any more"
+def test_every_key_has_an_effect() -> None:
+    for name in all_keys():
+        assert entry_of(name) in EFFECTS, f"{name}: list where its effect is"
 
 
 def test_no_entry_is_left_over() -> None:
@@ -405,12 +412,3 @@ def test_the_code_and_the_test_of_an_effect_exist(name: str, effect: tuple[str, 
         file, _, function = test.partition("::")
         source = (ROOT / file).read_text(encoding="utf-8")
         assert re.search(rf"def {function or 'test_'}", source), f"{name}: there is no {test}"
-
-
-def test_reserved_keys_say_so_wherever_they_are_shown() -> None:
-    reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    for key in all_keys().values():
-        if key.is_reserved:
-            assert f"*Reserved.* {key.meaning}".split("<")[0] in reference, key.dotted
-    example = (ROOT / "config" / "standalone.example.toml").read_text(encoding="utf-8")
-    assert "# Reserved, no effect yet. Do not serve the dashboard.\n#disable_dashboard = false\n" in example

@@ -39,6 +39,7 @@ LAYERS = {
     "ingest": 4,
     "sql": 4,
     "promql": 4,
+    "backup": 5,
     "query": 5,
     "database": 6,
     "auth": 3,

@@ -37,7 +37,8 @@ from tsdb.catalog._places import (
 from tsdb.catalog._reader import CatalogReader
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
 from tsdb.catalog._remote import ChangeMade, RemoteCatalog, SendChange
-from tsdb.catalog._writer import Placement
+from tsdb.catalog._subset import keep_tables
+from tsdb.catalog._writer import CapturedCatalog, Placement
 
 AnyCatalog: TypeAlias = Catalog | RemoteCatalog
 """What a database works with: its own catalog, or that of a cluster."""
@@ -46,6 +47,7 @@ __all__ = [
     "CHANGE_KINDS",
     "PLACES",
     "AnyCatalog",
+    "CapturedCatalog",
     "Catalog",
     "CatalogChange",
     "CatalogCorrupted",
@@ -66,6 +68,7 @@ __all__ = [
     "delete_places",
     "directories_of_all",
     "effective_options",
+    "keep_tables",
     "known_regions",
     "openings_of",
     "place_key",

@@ -19,6 +19,7 @@ from tsdb.model import CATALOG
 
 CATALOG_KEY = f"__catalog_name/{CATALOG}"
 DATABASES = f"__schema_name/{CATALOG}/"
+NAMES = f"__table_name/{CATALOG}/"
 TABLES = "__table_info/"
 VIEWS = "__view_info/"
 ROUTES = "__table_route/"
@@ -34,7 +35,7 @@ def database_key(database: str) -> str:
 
 
 def name_key(database: str, name: str) -> str:
-    return f"__table_name/{CATALOG}/{_component(database)}/{_component(name)}"
+    return f"{NAMES}{_component(database)}/{_component(name)}"
 
 
 def table_key(table_id: int) -> str:

@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from tsdb.catalog._codec import decode, encode
@@ -17,12 +18,12 @@ from tsdb.catalog._drop import finish_drop
 from tsdb.catalog._errors import CatalogOutdated, TableAlreadyExists
 from tsdb.catalog._keys import database_key
 from tsdb.catalog._reader import CatalogReader
-from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema, RegionSteps
+from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema, RegionSteps, directories_of
 from tsdb.catalog._snapshot import Relation
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.kv import Compare, Equals, KvStore, Operation
-from tsdb.model import DatabaseInfo, TableInfo
+from tsdb.model import DatabaseInfo, RegionId, TableInfo
 from tsdb.store import crash_point
 from tsdb.units import Duration
 
@@ -37,6 +38,18 @@ class Placement(Protocol):
     def forget(self, table_id: int) -> list[Operation]:
         """Return what removes the record, when no region is left."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCatalog:
+    """Everything the store of metadata holds at one moment."""
+
+    pairs: list[tuple[str, bytes]]
+    """Keys and values, sorted by key."""
+    regions: dict[RegionId, str]
+    """The regions of all tables, each with its directory."""
+    databases: int
+    tables: int
 
 
 class CatalogWriter(CatalogReader, ABC):
@@ -83,6 +96,16 @@ class CatalogWriter(CatalogReader, ABC):
             except BaseException:
                 self._is_stale = self._has_written
                 raise
+
+    @contextmanager
+    def captured(self) -> Iterator[CapturedCatalog]:
+        """Yield all metadata and the regions of all tables; no change of a table begins before the block ends."""
+        with self._changing():
+            regions: dict[RegionId, str] = {}
+            tables = self._snapshot.tables_by_id.values()
+            for table in tables:
+                regions.update(directories_of(table))
+            yield CapturedCatalog(self._kv.scan(""), regions, len(self._snapshot.databases), len(tables))
 
     def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation], *, what: str) -> None:
         self._has_written = True

@@ -1,4 +1,4 @@
-"""The commands that talk to a running server. What they need is imported when they run: help answers at once."""
+"""The commands beside the components. What they need is imported when they run: help answers at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tsdb.cli._backup_commands import backup_command, restore_command
 from tsdb.cli._connection import connection_options
 from tsdb.cli._demo_command import demo_command
 from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption, version_option
@@ -95,7 +96,14 @@ def _cli(
     sys.exit(run_shell(address(), options))
 
 
-_COMMANDS = (_cli, demo_command, import_command, export_command)
+_COMMANDS: tuple[click.Command, ...] = (
+    _cli,
+    demo_command,
+    import_command,
+    export_command,
+    backup_command,
+    restore_command,
+)
 for _command in _COMMANDS:
     _command.params.append(version_option())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tsdb.auth import Authenticator, Identity, UserStore
+from tsdb.backup import BackupService
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.components._build_info import build_info
@@ -15,6 +16,7 @@ from tsdb.database import (
     Connected,
     Database,
     DatabaseOptions,
+    OpenScratch,
     Process,
     ProcessList,
     RejectionLog,
@@ -55,6 +57,8 @@ class AssemblyOptions:
     """How this node is named in the process list and in information_schema."""
     cluster: ClusterAccess | None = None
     """The cluster that this node is part of."""
+    backups: BackupService | None = None
+    scratch: OpenScratch | None = None
 
 
 def assemble(catalog: AnyCatalog, regions: Regions, kv: KvStore, options: AssemblyOptions, clock: Clock) -> Database:
@@ -78,6 +82,8 @@ def assemble(catalog: AnyCatalog, regions: Regions, kv: KvStore, options: Assemb
             users,
             options.authenticator,
             options.cluster,
+            options.backups,
+            options.scratch,
         )
     )
 

@@ -18,6 +18,9 @@ from tsdb.query.information_schema import FailoverRow, NodeRow, PeerRow, Procedu
 _FRESH_SECONDS = 1.0
 """So long an answer of the leader is used again: one statement may need it for every region."""
 
+_TOLD = ("regions", "state", "log_lag_seconds", "log_unshipped_bytes")
+"""What of a node's own report is its status."""
+
 
 class MetaCluster:
     """Implements `ClusterView` and `ClusterCommands`, by the leading metadata server and the copy of the metadata."""
@@ -120,7 +123,7 @@ def _is_live_datanode(node: dict[str, Any]) -> bool:
 
 def _node_row(node: dict[str, Any]) -> NodeRow:
     report = node["report"]
-    status = {"is_alive": node["is_alive"], **{key: report[key] for key in ("regions", "state") if key in report}}
+    status = {"is_alive": node["is_alive"], **{key: report[key] for key in _TOLD if key in report}}
     return NodeRow(
         id=node["node_id"] if node["role"] == NodeRole.DATANODE.value else -1,
         kind=node["role"],

@@ -15,10 +15,12 @@ from functools import partial
 from pathlib import Path
 
 from tsdb.auth import Authenticator
+from tsdb.backup import BackupService, DestinationPlaces, LocalSource, check_restored
 from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._assembly import AssemblyOptions, assemble
-from tsdb.database import Database, DatabaseOptions
+from tsdb.components._build_info import build_info
+from tsdb.database import Database, DatabaseOptions, OpenScratch
 from tsdb.engine import (
     Engine,
     EngineOptions,
@@ -30,15 +32,16 @@ from tsdb.engine import (
     open_shared_log,
 )
 from tsdb.errors import InvalidArguments, TsdbError
-from tsdb.kv import KvStore, MemoryKv, SqliteKv
+from tsdb.kv import METADATA_FILE, KvStore, MemoryKv, SqliteKv
 from tsdb.memory import MemoryOwner, MemoryReport
 from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngineOptions
 from tsdb.store import LocalStore, ObjectStore, OverlayStore, Purpose, RoutedStore, file_cache_of, requests_for
 
-METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
 SPILL_DIRECTORY = "spill"
+SCRATCH_DIRECTORY = "restoring"
+"""Where `ADMIN restore_table` puts the files of a table for its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class LocalOptions:
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
     authenticator: Authenticator = field(default_factory=Authenticator)
     """Who may log in; without users, no login is needed and everything is permitted."""
+    backups: DestinationPlaces | None = None
+    """Where backups may be made; None for a database without them."""
+    scratch: OpenScratch | None = None
+    """Where tables of a backup are opened that are restored."""
     has_housekeeping: bool = True
     memory_report: Callable[[], MemoryReport] | None = None
     """What the server holds; without it, what the parts of the database know of themselves is shown."""
@@ -84,6 +91,8 @@ class LocalDatabase:
 
     def close(self) -> None:
         """Stop queries, flush, and stop all threads; what is not flushed in time is left to the log."""
+        if self.database.services.backups is not None:
+            self.database.services.backups.close()
         self.database.slow_queries.close()
         self.database.services.queries.close()
         self.engine.close(flush=self.flushes_at_close)
@@ -124,6 +133,10 @@ def open_local(
         undo.callback(engine.close, flush=False)
         catalog = Catalog(kv, engine, clock)
         engine.name_regions(catalog.name_of_region)
+        backups = None
+        if options.backups is not None:
+            source, version = LocalSource(catalog, engine), build_info().version
+            backups = BackupService(source, options.backups, version=version, clock=clock)
         database = assemble(
             catalog,
             engine,
@@ -135,6 +148,8 @@ def open_local(
                 memory_report=options.memory_report or partial(_own_memory, engine),
                 caches=engine.cache_statistics,
                 address=options.address,
+                backups=backups,
+                scratch=options.scratch,
             ),
             clock,
         )
@@ -168,6 +183,7 @@ def open_directory(
     on_fatal: Callable[[TsdbError], None] | None = None,
 ) -> LocalDatabase:
     """Open the database of a directory whose lock the caller holds; its data files are there too, or in `store`."""
+    check_restored(directory)
     kv = SqliteKv(directory / METADATA_FILE)
     try:
         return open_local(
@@ -189,6 +205,7 @@ def open_read_only(directory: Path, scratch: Path, *, options: LocalOptions) -> 
     What the engine changes when it opens (the end of a torn log, leftovers of a crash, a flush while it replays) is
     changed in `scratch`: the log and the metadata are copied there, and new objects are written there.
     """
+    check_restored(directory)
     if not (directory / METADATA_FILE).is_file():
         raise InvalidArguments(f"there is no database in {directory}", hint="open it without read_only to create one")
     for file in directory.glob(f"{METADATA_FILE}*"):

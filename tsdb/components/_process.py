@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,7 +25,7 @@ from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
 from tsdb.components._service_manager import READY, STOPPING, notify
-from tsdb.config import FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
+from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import BODIES_BYTES_MAX, BodyMemory, HttpApp, HttpServer, operational_routes
@@ -121,7 +122,8 @@ class ComponentProcess:
             tracing = self._start_tracing()
             if tracing is not None:
                 stack.callback(tracing.shutdown)
-            app = self._make_app(log_setup, tracing)
+                tracing.install()
+            app = self._make_app(log_setup)
             stack.callback(app.close)
             http = self._loaded.config.http
             server = HttpServer(app, host=http.addr.host, port=http.addr.port, tls=Tls.of(http.tls, section="http.tls"))
@@ -196,17 +198,23 @@ class ComponentProcess:
             endpoint=str(options.otlp_endpoint),
             ratio=options.tracing_sample_ratio.default_ratio,
             service_name=f"tsdb-{self._loaded.component}",
-            instance_id="none",
+            instance_id=self._instance_id(),
             version=self._build.version,
         )
 
-    def _make_app(self, log_setup: LogSetup, tracing: Tracing | None) -> HttpApp:
+    def _instance_id(self) -> str:
+        """The number of a datanode; where other components are found."""
+        config = self._loaded.config
+        if isinstance(config, DatanodeConfig) and config.node_id is not None:
+            return str(config.node_id)
+        return f"{socket.gethostname()}:{config.http.addr.port}"
+
+    def _make_app(self, log_setup: LogSetup) -> HttpApp:
         options = self._loaded.config.http
         app = HttpApp(
             body_limit=options.body_limit,
             bodies=self._body_memory(),
             timeout=options.timeout,
-            tracing=tracing,
             authenticator=self._open_authenticator(),
             public_endpoints=options.public_endpoints,
         )
@@ -284,8 +292,6 @@ def find_warnings(loaded: LoadedConfig, directory: ClaimedDirectory | None) -> I
             f"the data is stored in {directory.path}, below /tmp, which many systems delete at boot; "
             f"choose another directory with --data-home DIR or {directory.key}"
         )
-    if keys := loaded.reserved_keys():
-        yield f"configuration keys without an effect yet: {', '.join(keys)}; see docs/configuration.md, reserved keys"
 
 
 def _is_local(host: str) -> bool:

@@ -37,6 +37,7 @@ from tsdb.servers.http import (
     prometheus_remote_routes,
     sql_routes,
 )
+from tsdb.servers.http.dashboard import dashboard_routes
 from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
@@ -94,6 +95,8 @@ class ProtocolServers:
             self._routes.append(opentsdb_routes(app, self.gate))
         with_metric_engine = self._config.prom_store.with_metric_engine
         self._routes.append(otlp_routes(app, self.gate, with_metric_engine=with_metric_engine))
+        if not self._config.http.disable_dashboard:
+            dashboard_routes(app)
         if self._config.http.compat_paths:
             app.add_aliases(COMPAT_PATHS)
 

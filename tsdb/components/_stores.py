@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from tsdb.backup import StoragePlace
 from tsdb.config import (
     AzblobOptions,
     FileProvider,
@@ -60,6 +62,13 @@ class OpenStores:
         """One store that leads to all of them."""
         return RoutedStore(self.default, self.providers)
 
+    def storages(self) -> list[StoragePlace]:
+        """Return all of them, for backups."""
+        return [StoragePlace(name, place, partial(self._get, name)) for name, place in self.places.items()]
+
+    def _get(self, name: str) -> ObjectStore:
+        return self.default if name == DEFAULT_STORE else self.providers[name]
+
     def find(self, name: str) -> tuple[ObjectStore, str]:
         """Return a store and its place; without a name, the default one."""
         found = self.default if not name else self.providers[name.lower()]
@@ -69,15 +78,20 @@ class OpenStores:
 def open_stores(storage: StorageBase) -> OpenStores:
     """Return the stores of the configuration, ready for use; StartError if one of them cannot be used."""
     _check_places(storage)
-    providers = {provider_name(each).lower(): each for each in storage.providers}
+    sections = configured_storages(storage)
     default = open_store(DEFAULT_STORE, storage)
-    others = {name: open_store(name, each) for name, each in providers.items()}
-    cache = make_file_cache(storage, [storage, *providers.values()])
+    others = {name: open_store(name, each) for name, each in sections.items() if each is not storage}
+    cache = make_file_cache(storage, list(sections.values()))
     return OpenStores(
         with_cache(default, cache),
         {name: with_cache(each, cache, name) for name, each in others.items()},
-        {name: _place(name, each) for name, each in {DEFAULT_STORE: storage, **providers}.items()},
+        {name: place_of(name, each) for name, each in sections.items()},
     )
+
+
+def configured_storages(storage: StorageBase) -> dict[str, _Storage]:
+    """Return the sections of all storages by the names that tables use, in lower case."""
+    return {DEFAULT_STORE: storage, **{provider_name(each).lower(): each for each in storage.providers}}
 
 
 def make_file_cache(storage: StorageBase, sections: Sequence[_Storage]) -> FileCache | None:
@@ -115,7 +129,8 @@ def _directory(storage: _Storage) -> Path:
     return Path(storage.data_home)
 
 
-def _place(name: str, section: _Storage) -> str:
+def place_of(name: str, section: _Storage) -> str:
+    """Return where a storage is, as people write it."""
     settings = remote_settings(name, section)
     return str(_directory(section)) if settings is None else settings.place
 

@@ -235,8 +235,12 @@ class Datanode:
         return engine
 
     def _report(self) -> tuple[dict[str, Any], Sequence[RegionId]]:
-        engine = self._engine
-        return self._load.take(), () if engine is None else engine.region_ids()
+        engine, load = self._engine, self._load.take()
+        if engine is None:
+            return load, ()
+        log = engine.log_statistics()
+        shipping = {"log_lag_seconds": round(log.unshipped_seconds, 3), "log_unshipped_bytes": log.unshipped_bytes}
+        return {**load, **shipping}, engine.region_ids()
 
     def _memory_owners(self) -> list[MemoryOwner]:
         return [] if self._engine is None else [self._engine.memory]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tsdb.backup import DestinationPlaces
 from tsdb.components._governor import MemoryGovernor
-from tsdb.components._local import COPY_DIRECTORY, LocalDatabase, LocalOptions, open_directory
+from tsdb.components._local import COPY_DIRECTORY, SCRATCH_DIRECTORY, LocalDatabase, LocalOptions, open_directory
 from tsdb.components._process import Service
 from tsdb.components._protocols import ProtocolServers
+from tsdb.components._scratch import ScratchDatabases
 from tsdb.components._settings import (
     engine_options,
     query_memory,
@@ -62,6 +64,8 @@ class Standalone:
             options=replace(
                 _local_options(config, home, self._forker, storages=frozenset(stores.providers)),
                 shared_log=shared_log_options(config.wal, stores, config.memory.limit),
+                backups=DestinationPlaces(home, stores.storages()),
+                scratch=ScratchDatabases(home / SCRATCH_DIRECTORY).open,
                 authenticator=self._protocols.authenticator,
                 memory_report=self._governor.report,
             ),

@@ -16,7 +16,7 @@ from tsdb.config._components import CONFIG_MODELS
 from tsdb.config._derive import derived_paths
 from tsdb.config._fields import Section
 from tsdb.config._render import header, toml_value
-from tsdb.config._schema import Path, array_models, is_reserved, section_models
+from tsdb.config._schema import Path, array_models, section_models
 from tsdb.config._storage import PROVIDER_MODELS, STORAGE_MODELS, StorageBase, StorageType
 from tsdb.config.options import Component
 
@@ -71,14 +71,14 @@ def _sub_tables(model: type[Section], path: Path) -> Iterator[str]:
 
 
 def _key(name: str, field: FieldInfo, path: Path, *, is_active: bool) -> Iterator[str]:
-    yield from _comment(("Reserved, no effect yet. " if is_reserved(field) else "") + (field.description or ""))
+    yield from _comment(field.description or "")
     default = field.default
     # A sample says more than an empty default where the table as a whole is only shown, not set.
     if default is PydanticUndefined or (not is_active and name in _SAMPLES):
         default = _SAMPLES.get(name, "")
         is_active = False
-    # A key whose default depends on the machine must stay unset to keep that default; one without effect is only shown.
-    mark = "" if is_active and path not in derived_paths() and not is_reserved(field) else "#"
+    # A key whose default depends on the machine must stay unset to keep that default.
+    mark = "" if is_active and path not in derived_paths() else "#"
     yield f"{mark}{name} = {toml_value(default)}"
 
 

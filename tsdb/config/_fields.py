@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 from tsdb.units import Duration, Size
@@ -25,10 +25,6 @@ class Text(str):
 
 
 _PRICE_MAX = 1_000_000
-
-RESERVED: dict[str, JsonValue] = {"reserved": True}
-"""Marks a key that is accepted and checked, but has no effect yet (`json_schema_extra` of its field)."""
-
 
 LIMIT_MIN = Size.parse("256MB")
 """The least memory limit: the processes of a server that is idle take 200 MiB."""

@@ -14,7 +14,7 @@ from tsdb.config._checks import find_problems
 from tsdb.config._components import ComponentConfig
 from tsdb.config._derive import derive, memory_bytes
 from tsdb.config._layers import DEFAULT, Origin, merge, read_environment, read_file, read_options
-from tsdb.config._schema import Path, dotted, generic, keys_of
+from tsdb.config._schema import Path, dotted
 from tsdb.config._validate import Validator
 from tsdb.config.options import Component
 from tsdb.errors import ConfigError
@@ -37,22 +37,6 @@ class LoadedConfig:
         if path in self.origins:
             return self.origins[path]
         return next((origin for known, origin in self.origins.items() if known[: len(path)] == path), DEFAULT)
-
-    def reserved_keys(self) -> tuple[str, ...]:
-        """Return the keys that are set to something else than their default although they have no effect yet."""
-        keys = keys_of(self.component)
-        found = []
-        for path, origin in self.origins.items():
-            key = keys.get(generic(path))
-            if key is not None and key.is_reserved and origin.kind != "default" and self._value(path) != key.default:
-                found.append(dotted(path))
-        return tuple(found)
-
-    def _value(self, path: Path) -> object:
-        value: object = self.config
-        for part in path:
-            value = value[part] if isinstance(value, list) and isinstance(part, int) else getattr(value, str(part))
-        return value
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values, so that logs can hide them."""

@@ -29,7 +29,8 @@ class TracingSampleRatioOptions(Section):
     """How many traces are kept. A plain number stands for the table with that `default_ratio`."""
 
     default_ratio: RatioValue = Field(
-        default=1.0, description="Fraction of traces to sample, from 0 (none) to 1 (all)."
+        default=1.0,
+        description="Fraction of traces to sample, from 0 (none) to 1 (all), unless the client has decided.",
     )
 
 
@@ -41,9 +42,9 @@ class LoggingOptions(Section):
         description="Directory of the log files: hourly log files and a separate error log.",
     )
     level: LogLevelValue = Field(default=LogLevel.INFO, description="Minimum log level: debug, info, warn or error.")
-    enable_otlp_tracing: FlagValue = Field(default=False, description="Export traces.")
+    enable_otlp_tracing: FlagValue = Field(default=False, description="Send traces of requests to a collector.")
     otlp_endpoint: AddressValue = Field(
-        default=Address("localhost", 4317), description="Target of traces (OTLP over gRPC)."
+        default=Address("localhost", 4317), description="Address of the collector (OTLP over gRPC)."
     )
     append_stdout: FlagValue = Field(default=True, description="Also write logs to standard output.")
     tracing_sample_ratio: TracingSampleRatioOptions = Field(

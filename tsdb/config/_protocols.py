@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
-    RESERVED,
     Address,
     AddressValue,
     DurationValue,
@@ -72,9 +71,7 @@ class HttpOptions(OperationalHttpOptions):
         default=False,
         description="Validate protocol data strictly, such as UTF-8 in Prometheus labels; slightly slower.",
     )
-    disable_dashboard: FlagValue = Field(
-        default=False, description="Do not serve the dashboard.", json_schema_extra=RESERVED
-    )
+    disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard at /dashboard/.")
     compat_paths: FlagValue = Field(
         default=True,
         description="Also serve other products' APIs under their own paths: /api/v1/… (Prometheus), /write and "

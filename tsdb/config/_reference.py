@@ -9,8 +9,6 @@ from tsdb.config._render import toml_value
 from tsdb.config._schema import INDEX, Key, dotted, environment_variable, generic, keys_of
 from tsdb.config.options import OPTIONS, Component
 
-_RESERVED = "*Reserved.* "
-
 _INTRODUCTION = """\
 # Configuration
 
@@ -37,7 +35,6 @@ reported at once.
   `TSDB_STANDALONE__REGION_ENGINE__0__MITO__NUM_WORKERS`. Headers are `Name=value` items.
 - **Arrays of tables** (`[[region_engine]]`, `[[storage.providers]]`) in the file replace those of the environment
   completely.
-- **Reserved** keys are accepted and checked, but have no effect yet; setting one is logged as a warning at startup.
 - **Memory** in a default is the memory limit of the process' control group, or else the memory of the machine.
 
 The column *components* lists the components that have the key: S standalone, F frontend, D datanode, M metasrv. The
@@ -69,11 +66,7 @@ def _row(owners: dict[Component, Key]) -> str:
         f"`{key.path[-1]}`",
         key.type_name,
         " or ".join(dict.fromkeys(_default(each) for each in owners.values())),
-        _cell(
-            (_RESERVED if key.is_reserved else "")
-            + key.meaning
-            + (f" Storage type {', '.join(key.variants)}." if key.variants else "")
-        ),
+        _cell(key.meaning + (f" Storage type {', '.join(key.variants)}." if key.variants else "")),
         " ".join(component.name[0] for component in owners),
         f"`{environment_variable(first.env_prefix, key.path)}`",
     )

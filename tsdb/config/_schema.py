@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tsdb.config._components import CONFIG_MODELS
-from tsdb.config._fields import RESERVED, Address, JoinedAddresses, Section
+from tsdb.config._fields import Address, JoinedAddresses, Section
 from tsdb.config._operations import TracingSampleRatioOptions
 from tsdb.config.options import Component
 from tsdb.units import Duration, Size
@@ -58,8 +58,6 @@ class Key:
     meaning: str
     variants: tuple[str, ...] = ()
     """The storage types that have this key; empty where there is no such choice."""
-    is_reserved: bool = False
-    """Whether the key is accepted but has no effect yet."""
 
     @property
     def dotted(self) -> str:
@@ -123,13 +121,7 @@ def _leaf(name: str, field: FieldInfo, prefix: tuple[str, ...]) -> Key:
         is_required=field.is_required(),
         is_secret=plain is SecretStr or get_origin(plain) is dict,
         meaning=field.description or "",
-        is_reserved=is_reserved(field),
     )
-
-
-def is_reserved(field: FieldInfo) -> bool:
-    """Return whether a key has no effect yet."""
-    return field.json_schema_extra == RESERVED
 
 
 def _walk(model: type[Section], prefix: tuple[str, ...]) -> Iterator[Key]:
@@ -156,8 +148,7 @@ def _walk_members(members: tuple[type[Section], ...], prefix: tuple[str, ...]) -
     for member in members:
         variant = get_args(member.model_fields["type"].annotation)[0].value
         for key in _walk(member, prefix):
-            known = keys.setdefault(key.path, key)
-            keys[key.path] = replace(known, is_reserved=known.is_reserved and key.is_reserved)
+            keys.setdefault(key.path, key)
             owners[key.path] = (*owners.get(key.path, ()), variant)
     for path, key in keys.items():
         yield key if len(owners[path]) == len(members) else replace(key, variants=owners[path])

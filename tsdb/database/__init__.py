@@ -5,7 +5,7 @@ from __future__ import annotations
 from tsdb.database._cluster_admin import ClusterCommands
 from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
-from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQuerySettings
+from tsdb.database._services import DatabaseOptions, OpenScratch, RecordType, Services, SlowQuerySettings
 from tsdb.database.database import Database
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
 from tsdb.database.prometheus.metrics import FederatedSample, Metrics
@@ -25,6 +25,7 @@ __all__ = [
     "FederatedSample",
     "Metrics",
     "NotReady",
+    "OpenScratch",
     "Output",
     "Process",
     "ProcessList",

@@ -10,9 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsdb.database._backup_admin import ADMINISTRATORS_ONLY, BACKUP_FUNCTIONS, RESTORE_TABLE, run_backup_function
 from tsdb.database._cluster_admin import balance_regions, migrate_region, procedure_state
 from tsdb.database._names import resolve
+from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.copying.restore_table import restore_table
 from tsdb.engine import StrictWindows, VerifiedFiles
 from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import RegionId, TableInfo, parse_timestamp, table_id_of
@@ -33,16 +36,24 @@ class AdminTargetMissing(TsdbError):
     sql_reason = Reason.UNDEFINED_TABLE
 
 
-def admin(statement: Admin, services: Services, session: Session) -> TableRecords:
+def admin(statement: Admin, services: Services, session: Session, process: Process) -> TableRecords:
     """Call an ADMIN function; its answer is one row."""
-    function = _FUNCTIONS.get(statement.function.lower())
-    if function is None:
-        raise InvalidArguments(
-            f"there is no ADMIN function {statement.function!r}", hint=f"there are {', '.join(sorted(_FUNCTIONS))}"
-        )
-    value = function(statement.arguments, services, session)
+    value = _call(statement, services, session, process)
     column = pa.array([value], pa.string() if isinstance(value, str) else pa.uint64())
     return TableRecords(pa.table({statement.title: column}))
+
+
+def _call(statement: Admin, services: Services, session: Session, process: Process) -> int | str:
+    name = statement.function.lower()
+    if name in BACKUP_FUNCTIONS:
+        return run_backup_function(services.backups, name, statement.arguments, process)
+    if name == RESTORE_TABLE:
+        return restore_table(statement.arguments, services, session, process)
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        known = ", ".join(sorted([*_FUNCTIONS, *ADMINISTRATORS_ONLY]))
+        raise InvalidArguments(f"there is no ADMIN function {statement.function!r}", hint=f"there are {known}")
+    return function(statement.arguments, services, session)
 
 
 def _expect(arguments: Arguments, *, least: int, most: int) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeAlias
 
 from tsdb.auth import Authenticator, UserStore
+from tsdb.backup import BackupService
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database._cluster_admin import ClusterCommands
@@ -20,6 +23,7 @@ from tsdb.engine import Regions
 from tsdb.kv import MemoryKv
 from tsdb.query import QueryEngine, Session
 from tsdb.query.information_schema import InformationContext
+from tsdb.store import ObjectStore
 from tsdb.units import Duration, Size
 
 
@@ -59,6 +63,9 @@ class DatabaseOptions:
     """Which statements are recorded as slow, and where."""
 
 
+OpenScratch: TypeAlias = "Callable[[Callable[[Path], ObjectStore]], AbstractContextManager[Services]]"
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """The parts of one database, handed to every statement."""
@@ -77,6 +84,10 @@ class Services:
     """The current rights of users who have logged in."""
     cluster: ClusterCommands | None = None
     """The cluster that this server is part of."""
+    backups: BackupService | None = None
+    """Makes backups, where all regions are in this process."""
+    scratch: OpenScratch | None = None
+    """Opens another database for the time of a statement: what a function puts into a directory."""
     writer: Writer = field(init=False)
     """Writes rows of every kind."""
     frames: FrameWriter = field(init=False)

@@ -3,7 +3,8 @@
     statement ends ─▶ longer than the threshold? ─▶ in the sample? ─▶ bounded queue ─▶ thread: row or line
 
 A statement never waits for its record. When the queue is full the record is dropped and counted. The table
-`tsdb_private.slow_queries` is created when the first row is due; it is for reading only, and its rows expire.
+`tsdb_private.slow_queries` is created when the first row is due, or gets the columns that an earlier version did not
+write; it is for reading only, and its rows expire.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tsdb.catalog import TableAlreadyExists
+from tsdb.catalog import CatalogOutdated, TableAlreadyExists
+from tsdb.database._options import check_altered_options
 from tsdb.database._services import RecordType, Services, SlowQuerySettings
 from tsdb.errors import TsdbError
-from tsdb.query import WriteToken
+from tsdb.query import Session, WriteToken
 from tsdb.query.promql import QueryTimes
-from tsdb.telemetry import counter, get_logger
+from tsdb.telemetry import TraceSpan, counter, get_logger
 
 DATABASE, TABLE = "tsdb_private", "slow_queries"
 QUEUED_MAX = 1000
@@ -31,7 +33,7 @@ TEXT_CHARS_MAX = 16_384
 """How much of a statement is kept."""
 _STOP_SECONDS = 5.0
 
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         ("cost", pa.uint64()),
         ("threshold", pa.uint64()),
@@ -42,6 +44,10 @@ _SCHEMA = pa.schema(
         ("promql_step", pa.uint64()),
         ("promql_start", pa.timestamp("ms")),
         ("promql_end", pa.timestamp("ms")),
+        ("database", pa.string()),
+        ("user", pa.string()),
+        ("protocol", pa.string()),
+        ("trace_id", pa.string()),
     ]
 )
 _RECORDED = counter("tsdb_database_slow_queries_total", "Statements that took longer than slow_query.threshold.")
@@ -60,10 +66,14 @@ class SlowQuery:
 
     cost_ms: int
     query: str
-    database: str
     is_promql: bool
     timestamp_ns: int
-    span: QueryTimes | None = None
+    database: str
+    user: str
+    protocol: str
+    trace_id: str | None = None
+    """None if it was not traced."""
+    times: QueryTimes | None = None
 
 
 class SlowQueries:
@@ -79,9 +89,17 @@ class SlowQueries:
         self._queue: queue.Queue[SlowQuery | None] = queue.Queue(QUEUED_MAX)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._is_table_ready = False
 
     def note(
-        self, seconds: float, text: str, database: str, *, is_promql: bool = False, span: QueryTimes | None = None
+        self,
+        seconds: float,
+        text: str,
+        session: Session,
+        *,
+        is_promql: bool = False,
+        times: QueryTimes | None = None,
+        trace: TraceSpan | None = None,
     ) -> None:
         """Record a statement if it took long."""
         if not self._options.is_enabled or seconds < self._threshold_seconds:
@@ -89,8 +107,17 @@ class SlowQueries:
         _RECORDED.inc()
         if self._draw() >= self._options.sample_ratio:
             return
-        now_ns = self._services.clock.now_ns()
-        found = SlowQuery(round(seconds * 1000), text[:TEXT_CHARS_MAX], database, is_promql, now_ns, span)
+        found = SlowQuery(
+            cost_ms=round(seconds * 1000),
+            query=text[:TEXT_CHARS_MAX],
+            is_promql=is_promql,
+            timestamp_ns=self._services.clock.now_ns(),
+            database=session.database,
+            user=session.user or "",
+            protocol=str(session.channel),
+            trace_id=None if trace is None else trace.trace_id_text,
+            times=times,
+        )
         try:
             self._queue.put_nowait(found)
         except queue.Full:
@@ -127,35 +154,52 @@ class SlowQueries:
                 cost_ms=found.cost_ms,
                 threshold_ms=self._threshold_ms,
                 database=found.database,
+                user=found.user,
+                protocol=found.protocol,
                 is_promql=found.is_promql,
                 query=found.query,
+                **({} if found.trace_id is None else {"trace_id": found.trace_id}),
             )
             return
-        if self._services.catalog.find_table(DATABASE, TABLE) is None:
-            self._create()
-        self._services.frames.append(DATABASE, TABLE, self._row(found), WriteToken())
+        if not self._is_table_ready:
+            self._prepare_table()
+            self._is_table_ready = True
+        self._services.frames.write(DATABASE, TABLE, self._row(found), tags=(), time="timestamp", token=WriteToken())
 
     @property
     def _threshold_ms(self) -> int:
         return round(self._threshold_seconds * 1000)
 
     def _row(self, found: SlowQuery) -> pa.Table:
-        span = found.span
+        times = found.times
         row = {
             "cost": found.cost_ms,
             "threshold": self._threshold_ms,
             "query": found.query,
             "is_promql": found.is_promql,
             "timestamp": found.timestamp_ns,
-            "promql_range": None if span is None else max(0, span.end_ms - span.start_ms),
-            "promql_step": None if span is None else span.step_ms,
-            "promql_start": None if span is None else span.start_ms,
-            "promql_end": None if span is None else span.end_ms,
+            "promql_range": None if times is None else max(0, times.end_ms - times.start_ms),
+            "promql_step": None if times is None else times.step_ms,
+            "promql_start": None if times is None else times.start_ms,
+            "promql_end": None if times is None else times.end_ms,
+            "database": found.database,
+            "user": found.user,
+            "protocol": found.protocol,
+            "trace_id": found.trace_id,
         }
-        return pa.table([pa.array([row[field.name]], field.type) for field in _SCHEMA], schema=_SCHEMA)
+        return pa.table([pa.array([row[field.name]], field.type) for field in SCHEMA], schema=SCHEMA)
 
-    def _create(self) -> None:
-        # Many statements may end in the same nanosecond: no row replaces another.
-        options = {"ttl": self._options.ttl, "append_mode": "true"}
-        with suppress(TableAlreadyExists):
-            self._services.frames.create_table(DATABASE, TABLE, _SCHEMA, tags=(), time="timestamp", options=options)
+    def _prepare_table(self) -> None:
+        """Create the table, or have the rows of an existing one expire as the configuration says now."""
+        catalog, ttl = self._services.catalog, self._options.ttl
+        table = catalog.find_table(DATABASE, TABLE)
+        if table is None:
+            # Many statements may end in the same nanosecond: no row replaces another.
+            options = {"ttl": ttl, "append_mode": "true"}
+            with suppress(TableAlreadyExists):
+                self._services.frames.create_table(DATABASE, TABLE, SCHEMA, tags=(), time="timestamp", options=options)
+            return
+        wanted = check_altered_options((("ttl", ttl),))["ttl"]
+        if wanted is not None and table.options.get("ttl") != wanted:
+            with suppress(CatalogOutdated):  # another frontend has done it
+                catalog.alter_table(table, replace(table, options={**table.options, "ttl": wanted}).changed(), [])

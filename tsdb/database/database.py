@@ -24,6 +24,7 @@ from tsdb.database._names import READ_ONLY_DATABASES, check_writable, resolve
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
 from tsdb.database._slow_queries import SlowQueries
+from tsdb.database._statement_spans import begin_statement
 from tsdb.database.copying.copy import copy
 from tsdb.database.definitions import objects
 from tsdb.database.definitions.alter_table import alter_table
@@ -59,7 +60,7 @@ from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
 from tsdb.query.promql import PromqlEngine, QueryTimes
 from tsdb.query.series_aggregate import AggregateRecords, LentAggregate
 from tsdb.sql import Parsed, parse, statements
-from tsdb.telemetry import counter, histogram
+from tsdb.telemetry import TraceSpan, counter, histogram, iterate_within, span, using_span
 
 _STATEMENTS = counter(
     "tsdb_database_statements_total", "Statements that were executed, by kind and outcome.", labels=("kind", "outcome")
@@ -106,7 +107,9 @@ class Database:
 
         `tables` are visible to queries by their bare names, as if they were tables of the session's database.
         """
-        for parsed in parse_noted(text, session.dialect):
+        with span("parse"):
+            found = parse_noted(text, session.dialect)
+        for parsed in found:
             yield self._run(parsed, session, tables=tables)
 
     def has_table(self, name: str, session: Session) -> bool:
@@ -331,23 +334,29 @@ class Database:
 
     @contextmanager
     def running_promql(
-        self, text: str, session: Session, span: QueryTimes | None = None
+        self, text: str, session: Session, times: QueryTimes | None = None
     ) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
         started = perf_counter()
+        traced = begin_statement("Promql", text, text, session)
         try:
             check_reading(self.services, session)
-            with self.services.processes.entered(session, text) as process:
+            with self.services.processes.entered(session, text) as process, using_span(traced):
                 yield process.check
         except Exception as error:
             _counter_of("Promql", "error").inc()
             if isinstance(error, TsdbError):
                 note_text(error, text)
+            if traced is not None:
+                traced.fail(error)
             raise
+        finally:
+            if traced is not None:
+                traced.end()
         _counter_of("Promql", "ok").inc()
         seconds = perf_counter() - started
         _seconds_of("Promql").observe(seconds)
-        self.slow_queries.note(seconds, text, session.database, is_promql=True, span=span)
+        self.slow_queries.note(seconds, text, session, is_promql=True, times=times, trace=traced)
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
@@ -375,17 +384,26 @@ class Database:
             session.warnings.clear()
         process = self.services.processes.enter(session, users.discreet_text(parsed))
         session.statement = process
+        traced = begin_statement(kind, parsed.text, process.text, session)
         started = perf_counter()
 
         def leave() -> None:
             seconds = perf_counter() - started
             self.services.processes.leave(process)
             _seconds_of(kind).observe(seconds)
-            self.slow_queries.note(seconds, process.text, session.database, is_promql=kind == "Tql")
+            self.slow_queries.note(seconds, process.text, session, is_promql=kind == "Tql", trace=traced)
+            if traced is not None:
+                traced.end()
 
         try:
-            output = self._dispatch(parsed, session, process, tables)
+            if traced is None:
+                output = self._dispatch(parsed, session, process, tables)
+            else:
+                with using_span(traced), span("plan" if kind == "Query" else "run"):
+                    output = self._dispatch(parsed, session, process, tables)
         except Exception as error:
+            if traced is not None:
+                traced.fail(error)
             leave()
             _counter_of(kind, "error").inc()
             if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
@@ -396,13 +414,15 @@ class Database:
         except BaseException:
             # Abandoned by the caller: neither a success nor an error of the statement.
             self.services.processes.leave(process)
+            if traced is not None:
+                traced.end()
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
             leave()
             return output
         process.on_cancel(output.close)
-        return _TrackedRecords(output, parsed, leave)
+        return _TrackedRecords(output, parsed, leave, traced)
 
     def _expand(self, text: str, session: Session) -> tuple[str, Mapping[str, pa.Table]]:
         """Evaluate the TQL of a query."""
@@ -434,6 +454,8 @@ class Database:
             return objects.truncate_table(statement, services, session, process)
         if isinstance(statement, statements.Copy):
             return copy(statement, services, session, process)
+        if isinstance(statement, statements.Admin):
+            return admin(statement, services, session, process)
         run = _SIMPLE.get(type(statement))
         if run is None:
             raise Unsupported(f"{type(statement).__name__} is not supported")
@@ -461,10 +483,13 @@ _ANSWERS_FREELY = (statements.Show, statements.Describe, statements.Tql, stateme
 class _TrackedRecords:
     """Rows of a statement that stays in the process list until they are read."""
 
-    def __init__(self, records: Records, parsed: Parsed, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, records: Records, parsed: Parsed, leave: Callable[[], None], traced: TraceSpan | None = None
+    ) -> None:
         self._records = records
         self._parsed = parsed
         self._leave: Callable[[], None] | None = leave
+        self._traced = traced
 
     @property
     def schema(self) -> pa.Schema:
@@ -472,12 +497,29 @@ class _TrackedRecords:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._records
+            if self._traced is None:
+                yield from self._records
+            else:
+                yield from self._traced_batches(self._traced)
         except TsdbError as error:
             note_statement(error, self._parsed)
             raise
         finally:
             self._end()
+
+    def _traced_batches(self, traced: TraceSpan) -> Iterator[pa.RecordBatch]:
+        executing, rows = traced.child("execute"), 0
+        try:
+            for batch in iterate_within(executing, iter(self._records)):
+                rows += batch.num_rows
+                yield batch
+        except Exception as error:
+            executing.fail(error)
+            traced.fail(error)
+            raise
+        finally:
+            executing.set(rows=rows)
+            executing.end()
 
     def close(self) -> None:
         self._end()
@@ -487,6 +529,8 @@ class _TrackedRecords:
         return self._records.lend(lender) if isinstance(self._records, AggregateRecords) else None
 
     def end_lent(self, *, is_answered: bool) -> None:
+        if self._traced is not None:
+            self._traced.set({"tsdb.worker": "fast", "tsdb.answered": is_answered})
         try:
             if isinstance(self._records, AggregateRecords):
                 self._records.end_lent(is_answered=is_answered)
@@ -563,7 +607,6 @@ _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.Use: variables.use,
     statements.SetVariable: variables.set_variable,
     statements.SetMany: variables.set_many,
-    statements.Admin: admin,
     statements.Kill: _kill,
     statements.CreateUser: users.create_user,
     statements.AlterUser: users.alter_user,

@@ -159,7 +159,7 @@ class DatabasePort(Protocol):
         """Lists labels, series and metadata of metrics."""
 
     def running_promql(
-        self, text: str, session: Session, span: QueryTimes | None = None
+        self, text: str, session: Session, times: QueryTimes | None = None
     ) -> AbstractContextManager[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is entered raises when it was killed."""
 

@@ -28,7 +28,16 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tsdb.auth import Identity
-from tsdb.components import LocalDatabase, LocalOptions, open_directory, open_memory, open_read_only
+from tsdb.backup import DestinationPlaces
+from tsdb.components import (
+    SCRATCH_DIRECTORY,
+    LocalDatabase,
+    LocalOptions,
+    ScratchDatabases,
+    open_directory,
+    open_memory,
+    open_read_only,
+)
 from tsdb.database import Affected, Channel, Database, DatabaseOptions, Output, Session, read_all
 from tsdb.embedded._frames import to_arrow
 from tsdb.embedded._parameters import Parameters, bind
@@ -287,6 +296,8 @@ def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions
         wal=WalSettings(sync_write=sync_write, ballast_bytes=Size(0)),
         query=QueryEngineOptions(spill_dir=home / "spill"),
         database=DatabaseOptions(copy_root=home / "copy"),
+        backups=DestinationPlaces(home, [], allows_directories=True),
+        scratch=ScratchDatabases(home / SCRATCH_DIRECTORY).open,
         address="embedded",
     )
 

@@ -19,6 +19,7 @@ from tsdb.engine.log import EncodedPayload, FrameKind, LogStore, SegmentFacts
 from tsdb.engine.log.shared import Acknowledge, SharedSettings, check_not_shared, open_shared_log
 from tsdb.engine.region.compaction_history import CompactionRecord, CompactionResult
 from tsdb.engine.region.context import EngineOptions
+from tsdb.engine.region.pin import PinnedFile, PinnedRegion, files_of_manifest, place_region
 from tsdb.engine.region.quarantine import VerifiedFiles
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
@@ -38,6 +39,8 @@ __all__ = [
     "FrameKind",
     "JobStatus",
     "LogStore",
+    "PinnedFile",
+    "PinnedRegion",
     "RegionStat",
     "Regions",
     "SchemaOutdated",
@@ -49,6 +52,8 @@ __all__ = [
     "Wal",
     "WalSettings",
     "check_not_shared",
+    "files_of_manifest",
     "open_shared_log",
+    "place_region",
     "region_directory",
 ]

@@ -19,7 +19,7 @@ from tsdb.engine.errors import LogFenced, ManifestMismatch, RegionNotFound, Sche
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA
-from tsdb.engine.log import EncodedPayload, FrameKind, LogStore, SegmentFacts
+from tsdb.engine.log import EncodedPayload, FrameKind, LogStatistics, LogStore, SegmentFacts
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
@@ -32,6 +32,7 @@ from tsdb.engine.region.drop import drop_quarantined, drop_region
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.housekeeping import Housekeeping
 from tsdb.engine.region.moves import PROOF_TIMEOUT, Moves
+from tsdb.engine.region.pin import PinnedRegion, start_pin
 from tsdb.engine.region.quarantine import VerifiedFiles, start_give_up, start_verify
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.region.recovery import recover_all
@@ -40,6 +41,7 @@ from tsdb.engine.region.roster import Roster
 from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region.state import StrictWindows
+from tsdb.engine.region.traced_reader import TracedReader
 from tsdb.engine.region.worker import Worker
 from tsdb.engine.region.write import PendingWrite, check_operation
 from tsdb.engine.rows.cache import PAGES, Caches
@@ -58,7 +60,7 @@ from tsdb.store import (
     local_store_of,
     routed_path,
 )
-from tsdb.telemetry import CacheState, CacheStatistics, get_logger
+from tsdb.telemetry import CacheState, CacheStatistics, current_span, get_logger
 from tsdb.units import Duration
 
 CLOSE_GRACE = Duration.of_seconds(30)
@@ -331,6 +333,10 @@ class Engine:
             done=done,
             must_fit=must_fit,
         )
+        parent = current_span()
+        if parent is not None:
+            request.span = parent.child("region.write", region=int(region.id), rows=batch.rows, bytes=payload.raw_bytes)
+            done.add_done_callback(request.span.end_with)
         region.worker.submit(request)
         return done
 
@@ -347,13 +353,12 @@ class Engine:
         check: Callable[[], None] = no_check,
     ) -> LocalReader:
         """Take what the region holds now, for one query; scans are divided as `scan_parallelism` says."""
-        return LocalReader(
-            region_id,
-            self.snapshot(region_id, timeout=timeout),
-            self._registers,
-            view=view,
-            parallelism=self._scan_parallelism,
-            check=check,
+        snapshot, parallelism = self.snapshot(region_id, timeout=timeout), self._scan_parallelism
+        span = current_span()
+        if span is None:
+            return LocalReader(region_id, snapshot, self._registers, view=view, parallelism=parallelism, check=check)
+        return TracedReader(
+            region_id, snapshot, self._registers, opened_for=span, view=view, parallelism=parallelism, check=check
         )
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:
@@ -367,6 +372,10 @@ class Engine:
     def flush(self, region_id: RegionId) -> Future[None]:
         """Flush what the region holds now."""
         return start_flush(self._context, self._region(region_id))
+
+    def pin(self, region_id: RegionId) -> Future[PinnedRegion]:
+        """Take what is in the data files of a region now, for a copy; they stay until it is released."""
+        return start_pin(self._context, self._region(region_id))
 
     def compact(
         self, region_id: RegionId, strict: StrictWindows | None = None, *, parallelism: int = 1
@@ -389,6 +398,10 @@ class Engine:
     def compactions(self) -> list[CompactionRecord]:
         """The newest compactions of all regions, oldest first."""
         return self._context.compactions.all()
+
+    def log_statistics(self) -> LogStatistics:
+        """Count what the log has, and what of it the object store does not have yet."""
+        return self._context.wal.statistics()
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the log, oldest first, each with its path."""

@@ -93,6 +93,20 @@ class PlannedScan:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsAhead:
+    """What of a scan is read as soon as it is planned, share after share: another node sends it along."""
+
+    columns: Sequence[str]
+    """Of a scan that is sorted as a whole: it has one share of one segment."""
+    columns_unsorted: Sequence[str]
+    """Of any other one: the keys to sort it by are among them."""
+
+    def columns_of(self, planned: PlannedScan) -> Sequence[str]:
+        """Return what is read of a scan."""
+        return self.columns if planned.shares <= 1 and planned.segments <= 1 else self.columns_unsorted
+
+
+@dataclass(frozen=True, slots=True)
 class ScanRequest:
     """One share of a planned scan."""
 
@@ -201,8 +215,8 @@ class RegionReader(Protocol):
     def sources(self) -> int:
         """In how many places, files and memory, rows are held."""
 
-    def plan_scan(self, filter: RowFilter) -> PlannedScan:
-        """Decide what a scan reads; no row is read for that."""
+    def plan_scan(self, filter: RowFilter, ahead: RowsAhead | None = None) -> PlannedScan:
+        """Decide what a scan reads; what the caller will read at once may come along."""
 
     def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         """Yield the visible rows of a share that match; it can be read again."""
@@ -267,6 +281,7 @@ __all__ = [
     "Ref",
     "RegionReader",
     "RowFilter",
+    "RowsAhead",
     "RunQuery",
     "RunStatistics",
     "Samples",

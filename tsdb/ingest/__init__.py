@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tsdb.ingest._builder import single_value_rows
-from tsdb.ingest._survivors import drop_rejected
+from tsdb.ingest._survivors import drop_rejected, rows_with
 from tsdb.ingest.rows import (
     IngestRejected,
     NewTable,
     NumberedSeries,
     ParsedTags,
+    PlannedRows,
     Rejection,
     TableRows,
     WriteOutcome,
@@ -19,9 +20,11 @@ __all__ = [
     "NewTable",
     "NumberedSeries",
     "ParsedTags",
+    "PlannedRows",
     "Rejection",
     "TableRows",
     "WriteOutcome",
     "drop_rejected",
+    "rows_with",
     "single_value_rows",
 ]

@@ -51,11 +51,12 @@ def _rejected_rows(rows: TableRows, rejection: Rejection) -> Mask:
     first: Mask = rows.places == rejection.place
     if rejection.rows == 1 or not first.any():
         return first
-    having = _rows_with(rows, rejection.column)
+    having = rows_with(rows, rejection.column)
     return having if int(np.count_nonzero(having)) == rejection.rows else first
 
 
-def _rows_with(rows: TableRows, column: str | None) -> Mask:
+def rows_with(rows: TableRows, column: str | None) -> Mask:
+    """Return which rows have a value in a column."""
     if column is not None and column in rows.tag_names:
         valid = np.asarray(rows.read_tags().column(column).is_valid().to_numpy(zero_copy_only=False), np.bool_)
         return np.asarray(valid[rows.series_index], np.bool_)

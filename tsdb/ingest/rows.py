@@ -151,6 +151,18 @@ class NewTable:
     comment: str | None = "Created on insertion"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedRows:
+    """What a dry run found for the rows of one table."""
+
+    rows: TableRows
+    times: npt.NDArray[np.int64]
+    """The times as they would be stored, in `unit`."""
+    unit: str
+    creates_table: bool
+    added_columns: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
     """What a write did, or would do."""
@@ -161,3 +173,5 @@ class WriteOutcome:
     added_columns: tuple[tuple[str, str, str], ...] = ()
     """Table, column, type."""
     rejections: tuple[Rejection, ...] = ()
+    planned: tuple[PlannedRows, ...] = ()
+    """With a dry run, what was found for each table that could be planned."""

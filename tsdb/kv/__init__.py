@@ -45,9 +45,10 @@ from tsdb.kv._protocol import (
     RevisionIs,
 )
 from tsdb.kv._sequence import plan_sequence
-from tsdb.kv._sqlite import SqliteKv
+from tsdb.kv._sqlite import METADATA_FILE, SqliteKv
 
 __all__ = [
+    "METADATA_FILE",
     "OPERATIONS_MAX",
     "STORE_OPERATIONS_MAX",
     "Absent",

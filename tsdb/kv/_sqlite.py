@@ -21,6 +21,8 @@ from typing import Any
 from tsdb.kv._errors import KvClosed, KvUnavailable
 from tsdb.kv._protocol import Compare, Operation, PutKey, check_size, holds
 
+METADATA_FILE = "metadata.sqlite"
+"""In the data directory."""
 LAYOUT_VERSION = 1
 APPLICATION_ID = 0x74736462
 """`tsdb` in ASCII."""

@@ -20,7 +20,7 @@ from tsdb.kv import KvClosed, KvWatch
 from tsdb.meta._metasrv import ChangeRefused, Metasrv
 from tsdb.meta._wire import MESSAGE_BYTES_MAX, METHODS, SERVICE, WATCH, read_body, watch_messages, write_body
 from tsdb.meta.errors import NotLeader
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import TraceSpan, continue_trace, entered, get_logger, is_tracing
 
 CALLS_MAX = 128
 """How many calls may be under way; further ones wait."""
@@ -87,7 +87,8 @@ class MetaServer:
 
     def _unary(self, method: str) -> Callable[[bytes, grpc.ServicerContext], bytes]:
         def serve(body: bytes, context: grpc.ServicerContext) -> bytes:
-            return write_body(self._answer(method, body))
+            with entered(_continued(method, context)):
+                return write_body(self._answer(method, body))
 
         return serve
 
@@ -144,6 +145,14 @@ class MetaServer:
             with self._lock:
                 self._open.discard(watch)
             watch.close()
+
+
+def _continued(method: str, context: grpc.ServicerContext) -> TraceSpan | None:
+    """Continue the trace of a node, if its request is traced."""
+    if not is_tracing():
+        return None
+    found = next((value for key, value in context.invocation_metadata() if key == "traceparent"), None)
+    return continue_trace(f"metasrv.{method}", found)
 
 
 _OPTIONS = [

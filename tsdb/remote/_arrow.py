@@ -82,9 +82,14 @@ def raise_batch(buffers: list[pa.Buffer], at: int, body: int | None = None) -> p
 
 def lower_rows(batch: pa.RecordBatch, *, is_first: bool) -> list[Part]:
     """Return a batch of a scan as buffers: behind the first one comes the schema of all."""
-    if any(_has_dictionary(kind) for kind in batch.schema.types):
+    if has_dictionary(batch):
         return [_stream(batch), b"", b""]
     return [batch.serialize(), batch.schema.serialize()] if is_first else [batch.serialize()]
+
+
+def has_dictionary(batch: pa.RecordBatch) -> bool:
+    """Whether values of a batch lie in dictionaries."""
+    return any(_has_dictionary(kind) for kind in batch.schema.types)
 
 
 def raise_rows(buffers: list[pa.Buffer], schema: pa.Schema | None) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from tsdb.remote._link import Link
 from tsdb.remote._routes import Routes
 from tsdb.remote._settings import RemoteSettings
 from tsdb.remote.codec import lower_value
+from tsdb.telemetry import SpanKind, current_span
 from tsdb.units import Duration
 
 ELSEWHERE = (NodeUnavailable, RegionNotFound, RegionReadOnly, ManifestFenced)
@@ -65,10 +66,20 @@ class RemoteChange:
         self._is_repeated = False
         self.done: Future[Any] = Future()
         self.done.set_running_or_notify_cancel()
+        parent = current_span()
+        self._span = None if parent is None else parent.child(f"datanode.{op}", SpanKind.CLIENT, region=int(region_id))
+        if self._span is not None:
+            self.done.add_done_callback(self._span.end_with)
 
     def send(self) -> None:
         """Send it; raises if that is not possible."""
-        self._sender.at_place(self._region_id, self._send_to)
+        try:
+            self._sender.at_place(self._region_id, self._send_to)
+        except Exception as error:
+            if self._span is not None:
+                self._span.fail(error)
+                self._span.end()
+            raise
 
     def succeed(self, value: Any) -> None:
         if self._on_success is not None:
@@ -84,8 +95,15 @@ class RemoteChange:
 
     def _send_to(self, link: Link) -> None:
         args, buffers = lower_value((self._args, self._named))
-        head = {"op": self._op, "args": args}
+        head = self._traced({"op": self._op, "args": args}, link)
         link.changes.send(self, head, buffers, wait=self._sender.settings.timeout, answer_by=None)
+
+    def _traced(self, head: dict[str, Any], link: Link) -> dict[str, Any]:
+        """Have the datanode continue the trace of a change."""
+        if self._span is not None:
+            self._span.set({"server.address": link.address})
+            head["trace"] = self._span.traceparent
+        return head
 
     def _later(self, work: Callable[[Exception], None], error: Exception) -> None:
         def run() -> None:
@@ -143,6 +161,7 @@ class RemoteWrite(RemoteChange):
             "wait": int(self._wait),
             "payload": [payload.crc, int(payload.codec), payload.raw_bytes],
         }
+        head = self._traced(head, link)
         answer_by = Duration(self._wait + self._sender.settings.answer_timeout)
         link.writes(self._region_id).send(self, head, [payload.stored], wait=self._wait, answer_by=answer_by)
 

@@ -26,6 +26,7 @@ from tsdb.engine.reading import (
     PlannedCells,
     PlannedScan,
     RowFilter,
+    RowsAhead,
     Samples,
     SamplesRequest,
     ScanRequest,
@@ -35,11 +36,13 @@ from tsdb.engine.reading import (
 from tsdb.errors import Cancelled, DeadlineExceeded
 from tsdb.model import MetricView, RegionId, RegionSchema, TimeRange
 from tsdb.remote._arrow import raise_rows
+from tsdb.remote._begun_scan import BegunScan
 from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
 from tsdb.remote._link import CallStream, Link
-from tsdb.remote._message import pack
+from tsdb.remote._message import Part
 from tsdb.remote._streams import BROKEN, ClientStream, text_of
 from tsdb.remote.codec import lower_into, lower_value, raise_value
+from tsdb.telemetry import AttributeValue, SpanKind, TraceSpan, current_span, entered
 from tsdb.units import Duration
 
 T = TypeVar("T")
@@ -48,8 +51,6 @@ TIMEOUT_MAX = Duration.of_seconds(3600)
 """How long a request of a query without a deadline may take."""
 GRACE = Duration.of_seconds(2)
 """What a datanode gets to say itself that a deadline has passed, before the stream is cancelled."""
-
-_MORE = pack({"op": "more"})
 
 
 class Places(Protocol):
@@ -76,6 +77,8 @@ class RemoteReader:
         self._view = view
         self._check = check
         self._clock = clock
+        self._opened_for = current_span()
+        """What threads of DataFusion work for, if the query is traced."""
         self._timeout = timeout
         self._deadline_ns = clock.monotonic_ns() + (TIMEOUT_MAX if timeout is None else timeout)
         self._opening = threading.Lock()
@@ -86,6 +89,8 @@ class RemoteReader:
         self._schema: RegionSchema | None = None
         self._lock = threading.Lock()
         self._busy: set[ClientStream] = set()
+        self._begun: dict[int, BegunScan] = {}
+        """Scans whose first rows came with their plans, by the numbers of these."""
         self._is_over = False
 
     @property
@@ -101,8 +106,8 @@ class RemoteReader:
             self._ask("statistics")
         return self._sources
 
-    def plan_scan(self, filter: RowFilter) -> PlannedScan:
-        found: PlannedScan = self._ask("plan_scan", filter)
+    def plan_scan(self, filter: RowFilter, ahead: RowsAhead | None = None) -> PlannedScan:
+        found: PlannedScan = self._ask("plan_scan", filter, ahead)
         return found
 
     def bounds(self, filter: RowFilter) -> Bounds | None:
@@ -139,32 +144,40 @@ class RemoteReader:
 
     def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share; the datanode makes the next batch meanwhile."""
-        link = self._link
-        assert link is not None, "a scan has been planned"
-        args, buffers = lower_value([request])
-        call = self._take(link)
-        is_read = False
+        with self._lock:
+            begun = self._begun.pop(request.plan, None)
+        if begun is None or (0, begun.columns) != (request.share, list(request.columns)):
+            if begun is not None:
+                self._end(begun)
+            begun = self._begin(request)
+        head: dict[str, Any] = {}
+        schema: pa.Schema | None = None
+        read = 0
         try:
-            call.ask(self._head("scan", args), buffers, self._give_up_ns)
-            schema: pa.Schema | None = None
-            is_first = True
             while True:
-                head, buffers = call.answer()
+                head, buffers = begun.next_message()
                 self._statistics = head.get("statistics", self._statistics)
+                is_last = "rows" not in head or "end" in head
+                if is_last:
+                    # The stream is free already: a caller that has enough of the rows does not read to the end.
+                    self._end(begun, is_read=True)
                 if "rows" not in head:
                     break
                 batch = raise_rows(buffers, schema)
                 schema = batch.schema
                 self._check()
                 yield batch
-                if not is_first:
-                    call.stream.send_packed(_MORE)
-                is_first = False
-            is_read = True
+                if is_last:
+                    break
+                read += 1
+                if read > 1:
+                    begun.ask_more()
         except BROKEN as error:
-            raise self._broken(call, link, error) from error
+            raise self._broken(begun.call, begun.link, error) from error
         finally:
-            self._return(link, call, is_read=is_read)
+            self._end(begun)
+            if begun.span is not None:
+                _end_scan(begun.span, head)
         if "error" in head:
             raise raise_error(head["error"])
 
@@ -181,6 +194,9 @@ class RemoteReader:
         self.interrupt()
         with self._lock:
             link, self._link = self._link, None
+            begun, self._begun = list(self._begun.values()), {}
+        for each in begun:
+            self._end(each)
         if link is not None:
             link.release(self._number)
 
@@ -210,20 +226,32 @@ class RemoteReader:
             head["open"] = lower_into([self.region_id, self._view], buffers)
         if evaluate is not None:
             head["evaluates"] = True
+        with entered(self._trace(link, head)):
+            return self._asked(link, head, buffers, evaluate, opens=opens)
+
+    def _asked(
+        self, link: Link, head: dict[str, Any], buffers: list[Part], evaluate: Evaluate | None, *, opens: bool
+    ) -> Any:
         call = self._take(link)
         failure: list[BaseException] = []
-        is_read = False
+        is_read = is_kept = False
         try:
             call.ask(head, buffers, self._give_up_ns)
             head, arrived = call.answer()
             while "ask" in head:
                 self._compute(call, head["ask"], arrived, evaluate, failure)
                 head, arrived = call.answer()
-            is_read = True
+            is_kept = "plan" in head and "end" not in head
+            is_read = not is_kept
         except BROKEN as error:
             raise self._broken(call, link, error) from error
         finally:
-            self._return(link, call, is_read=is_read)
+            if not is_kept:
+                self._return(link, call, is_read=is_read)
+        if "plan" in head:
+            first = head, arrived[head["at"] :]
+            begun = BegunScan(link, call if is_kept else None, columns=head["columns"], first=first)
+            self._keep(head["plan"], begun)
         self._statistics = head.get("statistics", self._statistics)
         if failure:
             raise failure[0]
@@ -245,6 +273,16 @@ class RemoteReader:
         left = None if self._timeout is None else max(0, self._deadline_ns - self._clock.monotonic_ns())
         return {"op": op, "args": args, "left": left, "reader": self._number}
 
+    def _trace(self, link: Link, head: dict[str, Any]) -> TraceSpan | None:
+        """Begin the span of a request, if the query is traced, and have the datanode continue its trace."""
+        parent = current_span() or self._opened_for
+        if parent is None:
+            return None
+        where: dict[str, AttributeValue] = {"server.address": link.address, "region": int(self.region_id)}
+        span = parent.child(f"datanode.{head['op']}", SpanKind.CLIENT, where)
+        head["trace"] = span.traceparent
+        return span
+
     def _compute(
         self, call: CallStream, asked: list[Any], buffers: list[Any], evaluate: Evaluate | None, failure: list[Any]
     ) -> None:
@@ -258,6 +296,38 @@ class RemoteReader:
             call.stream.send({"op": "failed"})
         else:
             call.stream.send({"op": "answer", "value": value}, sent)
+
+    def _begin(self, request: ScanRequest) -> BegunScan:
+        link = self._link
+        assert link is not None, "a scan has been planned"
+        args, buffers = lower_value([request])
+        head = self._head("scan", args)
+        span = self._trace(link, head)
+        begun = BegunScan(link, self._take(link), columns=request.columns, span=span)
+        try:
+            begun.ask(head, buffers, self._give_up_ns)
+        except BROKEN as error:
+            broken = self._broken(begun.call, link, error)
+            self._end(begun)
+            if span is not None:
+                span.fail(broken)
+                span.end()
+            raise broken from error
+        return begun
+
+    def _keep(self, plan: int, begun: BegunScan) -> None:
+        """Keep the first rows of a scan until they are asked for."""
+        with self._lock:
+            if not self._is_over:
+                self._begun[plan] = begun
+                return
+        self._end(begun)
+
+    def _end(self, begun: BegunScan, *, is_read: bool = False) -> None:
+        """Give the stream of a scan back, if it has not been given back."""
+        call, begun.call = begun.call, None
+        if call is not None:
+            self._return(begun.link, call, is_read=is_read)
 
     def _take(self, link: Link) -> CallStream:
         call = link.take(self._deadline_ns)
@@ -275,7 +345,7 @@ class RemoteReader:
         else:
             link.discard(call)
 
-    def _broken(self, call: CallStream, link: Link, error: BaseException) -> Exception:
+    def _broken(self, call: CallStream | None, link: Link, error: BaseException) -> Exception:
         """Say why there is no answer."""
         if self._is_over:
             return Cancelled("the query was cancelled")
@@ -284,5 +354,12 @@ class RemoteReader:
             return DeadlineExceeded(
                 "the datanode did not answer before the deadline", address=link.address, region_id=self.region_id
             )
-        kind = NodeUnavailable if call.is_fresh or self._link is not None else StaleStream
+        kind = NodeUnavailable if call is None or call.is_fresh or self._link is not None else StaleStream
         return kind(text_of(error), address=link.address, region_id=self.region_id)
+
+
+def _end_scan(span: TraceSpan, head: dict[str, Any]) -> None:
+    """End the span of a scan; `head` is that of the last message."""
+    if "error" in head:
+        span.fail(raise_error(head["error"]))
+    span.end()

@@ -1,11 +1,14 @@
 """The server's end of a stream of calls: readers, and everything that is answered at once.
 
-    {"op": verb, "args": […], "left": ns, "reader": number or "open": [region, view], "released": [readers]}
+    {"op": verb, "args": […], "left": ns, "reader": number or "open": [region, view], "released": [readers],
+     "trace": traceparent}
         ◀─ {"ok": value, "reader": number of a reader that was opened, "sources": in how many places its rows are,
             "statistics": what the reader has counted so far}
         ◀─ {"error": …}
         ◀─ {"ask": [number of an expression, tags]}, answered by {"op": "answer"}
-        ◀─ {"rows": batch} …, each answered by {"op": "more"}, and an "ok" at the end
+        ◀─ {"rows": batch} …, each answered by {"op": "more"}, and an "end" with the last one or after it
+
+A plan for a scan whose columns are known has the first of these: shares are read one after the other then.
 
 A request holds a slot while it computes, and none while it waits for its client. Of a scan, the client gets at most
 `WINDOW_BATCHES` before it asks for more. A client that does not want the rest ends the stream.
@@ -24,18 +27,18 @@ from tsdb.clock import Clock
 from tsdb.engine.reading import KnownSeries, KnownSeriesRequest, RegionReader, ScanRequest
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import RegionId
-from tsdb.remote._arrow import lower_rows
 from tsdb.remote._errors import BadMessage, lower_error
 from tsdb.remote._message import Part
 from tsdb.remote._readers import Readers
+from tsdb.remote._serve_rows import RowMessages
 from tsdb.remote._served import NodeVerbs, ServedRegions
 from tsdb.remote._slots import RequestSlots
 from tsdb.remote._streams import WINDOW_BATCHES, ServerStream
 from tsdb.remote.codec import lower_value, raise_value
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import continue_trace, entered, get_logger
 from tsdb.units import Duration
 
-READER_VERBS = frozenset({"plan_scan", "bounds", "cells", "series", "list_series", "samples", "statistics"})
+READER_VERBS = frozenset({"bounds", "cells", "series", "list_series", "samples", "statistics"})
 REGION_VERBS = frozenset({"create_region", "schema", "stat", "time_range", "files", "compactions", "wal_segments"})
 NODE_VERBS = frozenset({"open_regions", "close_region", "region_ids"})
 DEFAULT_LEFT = Duration.of_seconds(60)
@@ -85,7 +88,8 @@ class CallsEnd:
 
     def _answer(self, head: dict[str, Any], buffers: list[pa.Buffer]) -> None:
         try:
-            self._run_verb(_Call(head, buffers, self._clock))
+            with entered(continue_trace(f"datanode.{head['op']}", head.get("trace"))):
+                self._run_verb(_Call(head, buffers, self._clock))
         except _EvaluationFailed:
             self._stream.send({"evaluation": "failed"})
         except Exception as error:  # whatever went wrong, the client is told
@@ -106,7 +110,7 @@ class CallsEnd:
             self._open(call)
         else:
             with self._readers.use(call.head["reader"], self._session) as reader:
-                self._read(call, reader, {})
+                self._send_rows(call, self._read(call, reader, {}))
 
     def _open(self, call: _Call) -> None:
         region_id, view = raise_value(call.head["open"], call.buffers)
@@ -128,17 +132,24 @@ class CallsEnd:
         try:
             self._node.check_read()
             with self._readers.use(number, self._session):
-                self._read(call, reader, {"reader": number, "sources": reader.sources})
+                rows = self._read(call, reader, {"reader": number, "sources": reader.sources})
         except BaseException:
             # The client does not learn of its number.
             self._readers.release(number, self._session)
             raise
+        if rows is not None:
+            with self._readers.use(number, self._session):
+                self._send_rows(call, rows)
 
-    def _read(self, call: _Call, reader: RegionReader, also: dict[str, Any]) -> None:
+    def _read(self, call: _Call, reader: RegionReader, also: dict[str, Any]) -> RowMessages | None:
+        """Answer; return the rows that are still to be sent."""
         op = call.op
         if op == "scan":
-            self._scan(call, reader)
-        elif op == "plan_cells":
+            (request,) = call.args
+            return RowMessages(reader, request, self._clock)
+        if op == "plan_scan":
+            return self._plan_scan(call, reader, also)
+        if op == "plan_cells":
             (request,) = call.args
             evaluate = self._evaluator(call) if call.head.get("evaluates") else None
             self._reply(call, lambda: reader.plan_cells(request, evaluate), also, reader)
@@ -150,6 +161,7 @@ class CallsEnd:
             self._reply(call, lambda: getattr(reader, op)(*call.args), also, reader)
         else:
             raise BadMessage(f"there is no verb {op!r}")
+        return None
 
     def _reply(
         self,
@@ -201,22 +213,28 @@ class CallsEnd:
 
         return evaluate
 
-    def _scan(self, call: _Call, reader: RegionReader) -> None:
-        request: ScanRequest
-        (request,) = call.args
-        batches = iter(reader.scan(request))
-        sent = 0
-        while True:
-            with self._slot(call):
-                batch = next(batches, None)
-                if batch is None:
-                    break
-                body = lower_rows(batch, is_first=not sent)
-            self._stream.send({"rows": batch.num_rows, "statistics": dict(reader.statistics())}, body)
-            sent += 1
-            if sent >= WINDOW_BATCHES and self._stream.receive() is None:
+    def _plan_scan(self, call: _Call, reader: RegionReader, also: dict[str, Any]) -> RowMessages | None:
+        wanted, ahead = call.args
+        with self._slot(call):
+            planned = reader.plan_scan(wanted)
+            head, buffers = lower_value(planned)
+            rows = None
+            if ahead is not None and planned.shares:
+                columns = list(ahead.columns_of(planned))
+                rows = RowMessages(reader, ScanRequest(planned.number, 0, columns), self._clock)
+                first, body = rows.make()
+                also = {**also, **first, "plan": planned.number, "columns": columns, "at": len(buffers)}
+                buffers += body
+        self._send(call, (head, buffers), {"statistics": dict(reader.statistics()), **also})
+        return rows
+
+    def _send_rows(self, call: _Call, rows: RowMessages | None) -> None:
+        while rows is not None and not rows.is_over:
+            if rows.made >= WINDOW_BATCHES and self._stream.receive() is None:
                 raise Cancelled("the client has left")
-        self._stream.send({"ok": sent, "statistics": dict(reader.statistics())})
+            with self._slot(call):
+                message = rows.make()
+            self._stream.send(*message)
 
 
 class _Call:

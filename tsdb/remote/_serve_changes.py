@@ -2,6 +2,7 @@
 
     {"n": number, "op": "write", "region": …, "kind": …, "rows": …, "version": …, "wait": …, "payload": […]}
     {"n": number, "op": verb, "args": [arguments, arguments by name]}
+    both with "trace": traceparent, if they are traced
     {"op": "release", "released": [readers]}, which is not answered
         ◀─ {"answers": [[number, true, value], [number, false, error], …]}
 
@@ -27,7 +28,7 @@ from tsdb.remote._errors import BadMessage, lower_error
 from tsdb.remote._served import ServedRegions
 from tsdb.remote._streams import BROKEN, ServerStream
 from tsdb.remote.codec import lower_into, raise_value
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import continue_trace, get_logger, using_span
 from tsdb.units import Duration
 
 CHANGE_VERBS = frozenset(
@@ -89,13 +90,20 @@ class ChangesEnd:
 
     def _begin(self, head: dict[str, Any], buffers: list[pa.Buffer]) -> None:
         number = head["n"]
+        span = continue_trace(f"datanode.{head['op']}", head.get("trace"))
         try:
-            done = self._write(head, buffers) if head["op"] == "write" else self._change(head, buffers)
+            with using_span(span):
+                done = self._write(head, buffers) if head["op"] == "write" else self._change(head, buffers)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the client is told
+            if span is not None:
+                span.fail(error)
+                span.end()
             if not isinstance(error, TsdbError):
                 _log.exception("a change of another node failed", op=head.get("op"))
             self._answers.put((number, None, error))
             return
+        if span is not None:
+            done.add_done_callback(span.end_with)
         done.add_done_callback(lambda done: self._answers.put(_answer_of(number, done)))
 
     def _write(self, head: dict[str, Any], buffers: list[pa.Buffer]) -> Future[int]:

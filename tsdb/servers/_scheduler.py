@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 from tsdb.errors import Busy, TsdbError
 from tsdb.query import run_checked
 from tsdb.servers._turns import LEAD_SECONDS, SHORT_SECONDS, Lane, Turn, TurnLimits, Turns
-from tsdb.telemetry import counter, gauge, get_logger, histogram
+from tsdb.telemetry import counter, current_span, gauge, get_logger, histogram
 
 CHECK_SECONDS = 0.05
 """How often a step that pauses looks whether it was cancelled."""
@@ -340,7 +340,16 @@ class SchedulerLane:
 
     def submit(self, call: Callable[[Callable[[], _T]], _T], work: Callable[[], _T]) -> Future[_T]:
         """Have `work` run, through `call`, when it is its turn; RuntimeError if the lane is closed."""
-        return self._scheduler.submit(self._lane, lambda: call(lambda: run_checked(self._scheduler, work)))
+        span = current_span()
+        if span is None:
+            return self._scheduler.submit(self._lane, lambda: call(lambda: run_checked(self._scheduler, work)))
+        waiting = span.child("scheduler.wait")
+
+        def run() -> _T:
+            waiting.end()
+            return run_checked(self._scheduler, work)
+
+        return self._scheduler.submit(self._lane, lambda: call(run))
 
     def close(self) -> None:
         """Let no more steps begin."""

@@ -28,17 +28,18 @@ from tsdb.store._files import (
     write_all,
 )
 from tsdb.store._local import LocalStore
-from tsdb.store._locality import distrust, file_cache_of, is_local, local_copy
+from tsdb.store._locality import distrust, file_cache_of, is_local, local_copy, read_once
 from tsdb.store._lock import DirectoryInUse, DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._overlay import OverlayStore
-from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
+from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore, check_path
 from tsdb.store._range_file import RangeFile
 from tsdb.store._routed import (
     RoutedStore,
     all_stores,
     everywhere,
     free_bytes,
+    is_routed,
     local_store_of,
     routed_path,
     unrouted,
@@ -87,6 +88,7 @@ __all__ = [
     "StoreMisconfigured",
     "StoreUnreachable",
     "all_stores",
+    "check_path",
     "crash_point",
     "distrust",
     "everywhere",
@@ -94,12 +96,14 @@ __all__ = [
     "find_unreachable",
     "free_bytes",
     "is_local",
+    "is_routed",
     "local_copy",
     "local_store_of",
     "make_directories",
     "on_crash_point",
     "read_all",
     "read_exactly",
+    "read_once",
     "replace_file",
     "request_ledgers",
     "requests_for",

@@ -40,6 +40,12 @@ def distrust(store: ObjectStore, path: str) -> bool:
     return True
 
 
+def read_once(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:
+    """Return the store and the path there by which an object is read without filling the file cache."""
+    store, path = _inner(store, path)
+    return (store.behind(path) if isinstance(store, CachedStore) else store), path
+
+
 def file_cache_of(store: ObjectStore) -> FileCache | None:
     """Return the file cache of a store, if it has one."""
     return next((each.cache for each in all_stores(store) if isinstance(each, CachedStore)), None)

@@ -121,6 +121,11 @@ def routed_path(storage: str | None, path: str) -> str:
     return path if storage is None else f"{_MARK}{storage.lower()}/{path}"
 
 
+def is_routed(path: str) -> bool:
+    """Whether a path lies in a store that has a name."""
+    return path.startswith(_MARK)
+
+
 def unrouted(path: str) -> str:
     """Return a path as it is in the store it lies in."""
     return path.partition("/")[2] if path.startswith(_MARK) else path

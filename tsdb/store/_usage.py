@@ -39,6 +39,7 @@ class Purpose(StrEnum):
     MANIFEST = "manifest"
     SWEEP = "sweep"
     """Deleting files: obsolete ones, orphans, and those of dropped regions."""
+    BACKUP = "backup"
 
 
 REQUESTS = counter(

@@ -1,7 +1,8 @@
 """Loggers that take fields: `log.info("region opened", region=7, rows=120)`.
 
 A thin layer over the standard library, where the libraries we use log too: names, levels and propagation are
-its own. A message is plain text, never a format string, so a `%` in it is just a `%`.
+its own. A message is plain text, never a format string, so a `%` in it is just a `%`. What a traced request logs has
+the field `trace_id`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TypeAlias
+
+from tsdb.telemetry._spans import current_span
 
 FIELDS_ATTRIBUTE = "tsdb_fields"
 """Where the fields ride on a `logging.LogRecord`."""
@@ -62,7 +65,8 @@ class Logger:
         logger = self._logger
         # Where in the source the call stands is not part of our lines; finding it out would cost as much as
         # the rest.
-        extra = {FIELDS_ATTRIBUTE: fields}
+        span = current_span()
+        extra = {FIELDS_ATTRIBUTE: fields if span is None else {**fields, "trace_id": span.trace_id_text}}
         logger.handle(logger.makeRecord(logger.name, level, "", 0, message, (), exc_info, extra=extra))
 
 

@@ -1,124 +1,139 @@
-"""Spans for a collector, over OTLP and gRPC.
+"""Which work is traced, and the tracing of a process.
 
-Tracing is off by default and then costs nothing: `setup_tracing` returns None and OpenTelemetry is not even
-imported. Callers hold `Tracing | None` and ask `is None`, because even a span that does nothing takes 6 µs.
+Tracing is off by default and then costs nothing: `begin_trace` finds nothing that is installed, there is never a
+current span, and OpenTelemetry is not even imported.
 
-A request that brings a `traceparent` header continues that trace, sampled as its sender decided; others are
-sampled by the ratio. Spans are sent in batches by a background thread; a collector that is away loses spans,
-never requests.
+A trace begins with a request, or with a job such as a flush. Whether it is sampled is decided then, and only then: as
+its sender decided, if the request continues a trace (`traceparent`), else by the ratio, from the trace id alone, as all
+SDKs of OpenTelemetry do. Other components of the cluster never decide: what frontends send them without a `traceparent`
+is not traced.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+import random
+from collections.abc import Mapping
 
 from tsdb.clock import Clock, SystemClock
-
-if TYPE_CHECKING:
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
-
-EXPORT_SECONDS_MAX = 2.0
-"""How long one batch may take, with its retries."""
+from tsdb.telemetry._spans import AttributeValue, RemoteSpan, SpanKind, TraceSpan, parse_traceparent
+from tsdb.telemetry._trace_export import EXPORT_SECONDS_MAX, OtlpSender, SpanQueue, SpanSender
 
 SHUTDOWN_SECONDS_MAX = 2.0
-NOISE_SECONDS_MIN = 60.0
-"""How far apart two lines about the same trouble with the collector are."""
 
-# What complains when a collector is away: on every batch, and on every span once the queue is full.
-_NOISY_LOGGERS = ("opentelemetry.exporter.otlp.proto.grpc.exporter", "opentelemetry.sdk._shared_internal")
-
-AttributeValue = str | bool | int | float
-
-
-class TraceSpan(Protocol):
-    """What a caller may do to the span it is in."""
-
-    def set_attribute(self, key: str, value: AttributeValue) -> None: ...
+_ID_LIMIT = 1 << 64
 
 
 class Tracing:
-    """Makes spans and sends them; made by `setup_tracing`."""
+    """Begins traces and sends their spans; made by `setup_tracing`, and closed by `shutdown`."""
 
-    def __init__(self, provider: TracerProvider, exporter: OTLPSpanExporter, noise: NoiseFilter) -> None:
-        # Imported here for the reason given at the top; by now they are loaded, and each costs a lookup per
-        # process.
-        from opentelemetry import trace
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    def __init__(
+        self, sender: SpanSender, *, ratio: float, clock: Clock | None = None, source: random.Random | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._bits = (source or random.Random()).getrandbits
+        self._bound = round(min(1.0, max(0.0, ratio)) * _ID_LIMIT)
+        self._queue = SpanQueue(sender, self._clock)
+        self._queue.start()
 
-        self._provider = provider
-        self._exporter = exporter
-        self._noise = noise
-        self._tracer = provider.get_tracer("tsdb")
-        self._server_kind = trace.SpanKind.SERVER
-        self._propagator = TraceContextTextMapPropagator()
+    def begin(
+        self,
+        name: str,
+        sender: RemoteSpan | None = None,
+        *,
+        kind: SpanKind = SpanKind.SERVER,
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> TraceSpan | None:
+        """Begin a trace, or continue that of a sender; None if it is not sampled."""
+        if sender is None:
+            trace_id = self._bits(128) or 1
+            if trace_id % _ID_LIMIT >= self._bound:
+                return None
+        elif sender.is_sampled:
+            trace_id = sender.trace_id
+        else:
+            return None
+        return TraceSpan(
+            self,
+            name,
+            trace_id=trace_id,
+            parent_id=None if sender is None else sender.span_id,
+            kind=kind,
+            attributes=attributes or {},
+            state="" if sender is None else sender.state,
+        )
 
-    @contextmanager
-    def span(self, name: str, **attributes: AttributeValue) -> Iterator[TraceSpan]:
-        """A span inside the current one, for the time of the block."""
-        with self._tracer.start_as_current_span(name, attributes=attributes) as span:
-            yield span
+    def now_ns(self) -> int:
+        return self._clock.now_ns()
 
-    @contextmanager
-    def request_span(
-        self, name: str, *, carrier: Mapping[str, str], attributes: Mapping[str, AttributeValue]
-    ) -> Iterator[TraceSpan]:
-        """The span of a request; `carrier` holds its `traceparent` and `tracestate`, if it has them."""
-        parent = self._propagator.extract(carrier)
-        with self._tracer.start_as_current_span(
-            name, context=parent, kind=self._server_kind, attributes=attributes
-        ) as span:
-            yield span
+    def new_span_id(self) -> int:
+        return self._bits(64) or 1
 
-    def flush(self) -> None:
-        """Send what is queued; returns when it is sent or given up."""
-        self._provider.force_flush()
+    def send(self, span: TraceSpan) -> None:
+        self._queue.put(span)
+
+    def flush(self, *, seconds_max: float = EXPORT_SECONDS_MAX) -> None:
+        """Send what is queued; returns when it is sent or given up, or after `seconds_max`."""
+        self._queue.flush(seconds_max)
+
+    def install(self) -> None:
+        """Let `begin_trace` begin the traces of this process here, until `shutdown`."""
+        global _installed
+        _installed = self
 
     def shutdown(self, *, seconds_max: float = SHUTDOWN_SECONDS_MAX) -> None:
         """Send what is queued, for at most `seconds_max` even without an answer, and stop."""
-        # The SDK's own shutdown waits for every queued batch in turn, each as long as an export may take.
-        thread = threading.Thread(target=self._provider.shutdown, name="tsdb-trace-shutdown", daemon=True)
-        thread.start()
-        thread.join(seconds_max)
-        if thread.is_alive():
-            self._exporter.shutdown()
-        self._noise.remove()
+        global _installed
+        if _installed is self:
+            _installed = None
+        self._queue.stop(seconds_max)
 
 
-class NoiseFilter(logging.Filter):
-    """Lets a logger say the same thing only once in `NOISE_SECONDS_MIN`."""
+_installed: Tracing | None = None
+"""The tracing of this process: like its log, there is one."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._said_ns: dict[tuple[str, str], int] = {}
 
-    def install(self) -> None:
-        for name in _NOISY_LOGGERS:
-            logging.getLogger(name).addFilter(self)
+def is_tracing() -> bool:
+    """Whether requests may be traced at all."""
+    return _installed is not None
 
-    def remove(self) -> None:
-        for name in _NOISY_LOGGERS:
-            logging.getLogger(name).removeFilter(self)
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        # By the format string, not the text: the text counts seconds and so differs each time. There are few
-        # of them.
-        what, now_ns = (record.name, str(record.msg)), self._clock.monotonic_ns()
-        said_ns = self._said_ns.get(what)
-        if said_ns is not None and now_ns - said_ns < NOISE_SECONDS_MIN * 1e9:
-            return False
-        self._said_ns[what] = now_ns
-        return True
+def begin_trace(
+    name: str,
+    sender: RemoteSpan | None = None,
+    *,
+    kind: SpanKind = SpanKind.SERVER,
+    attributes: Mapping[str, AttributeValue] | None = None,
+) -> TraceSpan | None:
+    """Begin the trace of a request, or continue that of its sender; None if it is not traced."""
+    tracing = _installed
+    return None if tracing is None else tracing.begin(name, sender, kind=kind, attributes=attributes)
+
+
+def begin_job(name: str, **attributes: AttributeValue) -> TraceSpan | None:
+    """Begin the trace of work that no request waits for; None if it is not traced."""
+    tracing = _installed
+    return None if tracing is None else tracing.begin(name, kind=SpanKind.INTERNAL, attributes=attributes)
+
+
+def continue_trace(name: str, traceparent: str | None, **attributes: AttributeValue) -> TraceSpan | None:
+    """Continue the trace of another component; None if it sent none, because its work is not traced."""
+    tracing = _installed
+    if tracing is None or traceparent is None:
+        return None
+    sender = parse_traceparent(traceparent)
+    return None if sender is None else tracing.begin(name, sender, attributes=attributes)
 
 
 def setup_tracing(
-    *, enabled: bool, endpoint: str, ratio: float, service_name: str, instance_id: str, version: str
+    *,
+    enabled: bool,
+    endpoint: str,
+    ratio: float,
+    service_name: str,
+    instance_id: str,
+    version: str,
+    export_seconds_max: float = EXPORT_SECONDS_MAX,
 ) -> Tracing | None:
     """Start sending spans to the collector at `endpoint` (`host:port`), or return None when tracing is off.
 
@@ -127,28 +142,10 @@ def setup_tracing(
     """
     if not enabled:
         return None
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-
-    resource = Resource.create(
-        {
-            "service.name": service_name,
-            "service.instance.id": instance_id,
-            "service.version": version,
-            "process.pid": os.getpid(),
-        }
-    )
-    exporter = OTLPSpanExporter(endpoint=endpoint, insecure=True, timeout=EXPORT_SECONDS_MAX)
-    provider = TracerProvider(
-        resource=resource,
-        sampler=ParentBased(TraceIdRatioBased(min(1.0, max(0.0, ratio)))),
-        # The component shuts down in an order of its own.
-        shutdown_on_exit=False,
-    )
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    noise = NoiseFilter(SystemClock())
-    noise.install()
-    return Tracing(provider, exporter, noise)
+    resource: dict[str, AttributeValue] = {
+        "service.name": service_name,
+        "service.instance.id": instance_id,
+        "service.version": version,
+        "process.pid": os.getpid(),
+    }
+    return Tracing(OtlpSender(endpoint, resource, export_seconds_max), ratio=ratio)

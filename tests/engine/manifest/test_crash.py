@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,35 +22,44 @@ PLACES = [
 ]
 EXIT_CODE = 137
 
-CHILD = """
-import sys
+CHILDREN = """
+import os, sys
+from pathlib import Path
 from tests.engine.manifest.regions import write
 from tsdb.store import LocalStore
-write(LocalStore(sys.argv[1]), commits=int(sys.argv[2]), distance=int(sys.argv[3]))
+from tsdb.store._crash import ENVIRONMENT_VARIABLE, arm_from_environment
+
+home, commits, distance = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+for number, place in enumerate(sys.argv[4:]):
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(home / f"{number}.acknowledged", os.O_CREAT | os.O_WRONLY), 1)
+        os.environ[ENVIRONMENT_VARIABLE] = place
+        arm_from_environment()
+        write(LocalStore(home / str(number)), commits=commits, distance=distance)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
 """
-
-
-def run_child(directory: Path, place: str) -> list[int]:
-    """Write until the process dies; return what it acknowledged."""
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(directory), str(COMMITS), str(DISTANCE)],
-        env={"TSDB_CRASH_POINT": place, "PATH": ""},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == EXIT_CODE, done.stderr
-    return [int(line) for line in done.stdout.split()]
+"""Writes until it dies, once for every place, and says how each ended. One process forks them: importing is slow."""
 
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[int]]]:
-    """The directories that dying at each place leaves. Starting a process is slow, so they run side by side."""
-    directories = {place: tmp_path_factory.mktemp("crash") for place in PLACES}
-    with ThreadPoolExecutor(4) as pool:
-        acknowledged = pool.map(run_child, directories.values(), directories)
-        return {place: (directories[place], acked) for place, acked in zip(directories, acknowledged, strict=True)}
+    """The directories that dying at each place leaves, with what was acknowledged there."""
+    home = tmp_path_factory.mktemp("crash")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILDREN, str(home), str(COMMITS), str(DISTANCE), *PLACES],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.stdout.split() == [str(EXIT_CODE)] * len(PLACES), done.stderr
+    return {
+        place: (home / str(number), [int(line) for line in (home / f"{number}.acknowledged").read_text().split()])
+        for number, place in enumerate(PLACES)
+    }
 
 
 @pytest.mark.parametrize("place", PLACES)

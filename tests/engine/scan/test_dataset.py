@@ -66,11 +66,12 @@ def test_fragments_are_about_equally_long_and_keep_series_together() -> None:
     assert [len({each["host"] for each in partition}) for partition in partitions] == [25] * 4
 
 
-def test_small_segments_are_not_cut() -> None:
-    snapshot = hosts(3, 20).snapshot(tuning=ScanTuning(partition_rows_min=1000))
+@pytest.mark.parametrize(("rows_min", "lengths"), [(40, [30, 30, 0]), (1000, [60])])
+def test_small_segments_are_not_cut_and_small_scans_not_divided(rows_min: int, lengths: list[int]) -> None:
+    snapshot = hosts(3, 20).snapshot(tuning=ScanTuning(partition_rows_min=rows_min))
     dataset = RegionDataset(reader_of(snapshot, parallelism=3))
     partitions = [rows_of(fragment.scanner(columns=["host"]).to_batches()) for fragment in dataset.get_fragments()]
-    assert [len(partition) for partition in partitions] == [30, 30, 0]
+    assert [len(partition) for partition in partitions] == lengths
 
 
 def test_one_series_is_cut_too_within_the_time_that_is_asked_for() -> None:

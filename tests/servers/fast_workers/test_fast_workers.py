@@ -16,8 +16,10 @@ from typing import Any, cast
 import pytest
 
 from tests.engine.lives import wait_until
+from tests.server_process import stop_process
 from tests.servers.http.asgi_client import call
 from tests.storage import local_files_only
+from tests.telemetry.collector import KeptSpans
 from tsdb.components import LocalDatabase, open_directory
 from tsdb.database import DatabaseGate
 from tsdb.errors import Cancelled
@@ -27,6 +29,7 @@ from tsdb.servers import QueryScheduler
 from tsdb.servers.fast_workers import FastWorkerProgram, FastWorkers, _pool
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.store import CachedStore, FileCache, MemoryStore
+from tsdb.telemetry import Tracing, current_span
 from tsdb.units import Duration
 
 # Files that are only in a remote store are not lent to workers.
@@ -177,6 +180,25 @@ async def test_what_a_worker_cannot_do_is_left_to_the_server(opened: LocalDataba
         assert not opened.database.services.processes.all(), "nothing stays in the process list"
 
 
+async def test_what_a_worker_computes_is_a_span_of_the_server(opened: LocalDatabase, forker: Forker) -> None:
+    text, kept = QUERIES[0], KeptSpans()
+    run(opened, text)
+    tracing = Tracing(kept, ratio=1.0)
+    async with serving(opened, forker) as world:
+        request = tracing.begin("request")
+        assert request is not None
+        with request:
+            assert await world.ask(text) is not None
+        assert current_span() is None
+    tracing.shutdown(seconds_max=60)
+    spans = {each.name: each for each in kept.spans}
+    assert spans["fast_worker.compute"].parent_id == request.span_id
+    assert spans["fast_worker.compute"].attributes == {"answered": True}
+    assert spans["Query"].parent_id == spans["fast_worker.compute"].span_id
+    assert spans["Query"].attributes["tsdb.worker"] == "fast"
+    assert all(each.end_ns for each in kept.spans)
+
+
 async def test_what_takes_long_is_left_to_the_server(opened: LocalDatabase, forker: Forker) -> None:
     text = QUERIES[1]
     run(opened, text)
@@ -232,7 +254,7 @@ async def test_a_worker_that_hangs_is_ended(
     run(opened, text)
     async with serving(opened, forker) as world:
         for worker in list(world.workers._workers):
-            os.kill(worker.process, signal.SIGSTOP)
+            stop_process(worker.process)
         assert await world.ask(text) is None
         assert len(world.workers._workers) == 1
 

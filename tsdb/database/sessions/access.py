@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tsdb.auth import SYSTEM, Access, AccessDenied, Grants, Identity, PermissionDenied
+from tsdb.database._backup_admin import ADMINISTRATORS_ONLY
 from tsdb.database._names import READ_ONLY_DATABASES, resolve, resolve_database
 from tsdb.database._services import Services
 from tsdb.model import TableInfo
@@ -203,7 +204,10 @@ def _use(statement: statements.Use, identity: Identity, session: Session) -> Non
 
 
 def _admin(statement: statements.Admin, identity: Identity, session: Session) -> None:
-    """A table is a matter of its database; regions have only numbers."""
+    """A table is a matter of its database; regions have only numbers; a backup has everything, users included."""
+    if statement.function.lower() in ADMINISTRATORS_ONLY:
+        identity.check_admin()
+        return
     first = statement.arguments[0] if statement.arguments else None
     if isinstance(first, str) and not first.isdigit():
         _write(identity, resolve(Name(tuple(first.split("."))), session)[0])

@@ -123,7 +123,7 @@ def show_users(statement: statements.Show, services: Services, session: Session)
 
 
 def discreet_text(parsed: Parsed) -> str:
-    """The text of a statement for the process list: without a password."""
+    """The text of a statement for the process list, the record of slow ones and traces: without a password."""
     statement = parsed.statement
     if isinstance(statement, statements.CreateUser):
         return f"CREATE USER {statement.name} IDENTIFIED BY {_MASK}"
@@ -131,6 +131,8 @@ def discreet_text(parsed: Parsed) -> str:
         return f"ALTER USER {statement.name} IDENTIFIED BY {_MASK}"
     if isinstance(statement, statements.Prepare) and "USER" in statement.text.upper():
         return f"PREPARE {statement.name} …"
+    if isinstance(statement, statements.Copy) and statement.connection:
+        return parsed.text[: parsed.text.upper().find("CONNECTION")] + f"CONNECTION ({_MASK})"
     return parsed.text
 
 

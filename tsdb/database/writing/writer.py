@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tsdb.catalog import AnyCatalog
@@ -31,7 +31,7 @@ from tsdb.database.writing.send import RegionBatch, Sender, Sent
 from tsdb.database.writing.values import place_rejection
 from tsdb.engine import Regions, SchemaOutdated
 from tsdb.errors import Cancelled, Status, TsdbError
-from tsdb.ingest import IngestRejected, TableRows, WriteOutcome
+from tsdb.ingest import IngestRejected, PlannedRows, TableRows, WriteOutcome
 from tsdb.model import Batch, RegionId, TableInfo
 from tsdb.query import WriteToken
 from tsdb.units import Duration
@@ -274,12 +274,25 @@ _MADE = WriteRequest()
 
 def _dry_outcome(plans: Iterable[TablePlan], progress: Progress) -> WriteOutcome:
     """What a write would do: all of it, or nothing."""
+    plans = list(plans)
+    planned = tuple(_planned_rows(plan) for plan in plans)
     if progress.refused:
-        return WriteOutcome(0, rejections=progress.rejections)
+        return WriteOutcome(0, rejections=progress.rejections, planned=planned)
     for plan in plans:
         if plan.physical is not None:
             progress.created[plan.physical.name] = None
         if plan.needs_change:
             progress.note_table(plan.table, plan.was)
         progress.rows += plan.fitted.rows.rows
-    return progress.outcome()
+    return replace(progress.outcome(), planned=planned)
+
+
+def _planned_rows(plan: TablePlan) -> PlannedRows:
+    table, was = plan.table, plan.was
+    return PlannedRows(
+        rows=plan.fitted.rows,
+        times=plan.fitted.times,
+        unit=table.time_index.type.arrow.unit,
+        creates_table=was is None,
+        added_columns=() if was is None else tuple(name for name in table.by_name if name not in was.by_name),
+    )

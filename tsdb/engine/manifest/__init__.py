@@ -2,6 +2,7 @@
 
 from tsdb.engine.manifest._actions import Action, Change, Edit, Forget, Remove, Truncate
 from tsdb.engine.manifest._apply import apply
+from tsdb.engine.manifest._checkpoint import write_checkpoint
 from tsdb.engine.manifest._file_meta import FILE_ID_BYTES, FileMeta
 from tsdb.engine.manifest._layout import data_path, index_path, manifest_directory
 from tsdb.engine.manifest._manifest import Manifest
@@ -38,4 +39,5 @@ __all__ = [
     "manifest_directory",
     "plan_orphan_sweep",
     "run_orphan_sweep",
+    "write_checkpoint",
 ]

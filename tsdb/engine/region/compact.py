@@ -39,7 +39,7 @@ from tsdb.engine.region.compact_plan import CompactionJob, plan_jobs
 from tsdb.engine.region.compaction_history import CompactionResult
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush import start_flush
-from tsdb.engine.region.job import install, pass_error, refuse, run_job
+from tsdb.engine.region.job import install, pass_error, refuse, run_job, trace_files
 from tsdb.engine.region.pause import Pauses
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.state import CompactionRequest, StrictWindows
@@ -179,6 +179,7 @@ def _spread(
             finish=partial(_finish, context, region, request),
             fail=partial(_fail, context, region, request, job),
             lose=partial(_end, context, region, request),
+            trace="compaction",
         )
 
 
@@ -189,6 +190,7 @@ def _write(context: EngineContext, region: Region, job: CompactionJob) -> Compac
     job.records.append(context.compactions.begin(region.id, job.reason, job.metas, started_ms=context.now_ms()))
     with COMPACTIONS_RUNNING.track_inprogress():
         written = write_job(context, region, job)
+    trace_files(written)
     return Compacted(job, written, context.clock.monotonic_ns() - started_ns)
 
 

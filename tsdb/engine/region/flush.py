@@ -19,7 +19,7 @@ from tsdb.engine.metrics import FLUSH_FAILED, FLUSH_SECONDS, FLUSHED, FLUSHED_RO
 from tsdb.engine.region.background import Priority
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush_plan import PlannedFile, plan_files
-from tsdb.engine.region.job import discard, install, pass_error, refuse, run_job
+from tsdb.engine.region.job import discard, install, pass_error, refuse, run_job, trace_files
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.state import RegionState
 from tsdb.engine.region.version import FrozenMemtable, Version
@@ -87,6 +87,7 @@ def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) 
         finish=partial(_finish, context, job),
         fail=partial(_fail, context, region, waiters),
         lose=partial(refuse, waiters),
+        trace="flush",
     )
 
 
@@ -162,6 +163,7 @@ def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
         discard(context, job.region, written)
         raise
     crash_point("flush.after_files")
+    trace_files(written)
     return written
 
 

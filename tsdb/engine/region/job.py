@@ -19,6 +19,7 @@ from tsdb.engine.region.background import Priority
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.region import Region
 from tsdb.engine.sst import WrittenFile, delete_files
+from tsdb.telemetry import begin_job, current_span
 
 T = TypeVar("T")
 
@@ -32,15 +33,17 @@ def run_job(
     finish: Callable[[T], None],
     fail: Callable[[BaseException], None],
     lose: Callable[[BaseException], None],
+    trace: str | None = None,
 ) -> None:
     """Do work on a background thread; then `finish` with its result, or `fail` with its error, on the worker.
 
-    `lose` is called, on any thread, if one of these steps cannot be taken because the engine is closed.
+    `lose` is called, on any thread, if one of these steps cannot be taken because the engine is closed. With `trace`,
+    the work is a trace of this name.
     """
 
     def run() -> None:
         try:
-            result = work()
+            result = work() if trace is None else _run_traced(trace, region, work)
         except BaseException as error:  # noqa: BLE001 - a failed job is reported and tried again
             # Not kept in a variable: with its frames it would keep alive the files that they know.
             last = region.worker.call(partial(fail, error))
@@ -49,6 +52,22 @@ def run_job(
         last.add_done_callback(partial(pass_error, lose))
 
     context.background.submit(priority, run).add_done_callback(partial(pass_error, lose))
+
+
+def _run_traced(name: str, region: Region, work: Callable[[], T]) -> T:
+    span = begin_job(name, region=int(region.id), table=region.table)
+    if span is None:
+        return work()
+    with span:
+        return work()
+
+
+def trace_files(written: Sequence[WrittenFile]) -> None:
+    """Have the trace of a job say what it has written."""
+    span = current_span()
+    if span is not None:
+        rows, nbytes = sum(each.meta.rows for each in written), sum(each.meta.size_bytes for each in written)
+        span.set(files=len(written), rows=rows, bytes=nbytes)
 
 
 def pass_error(receive: Callable[[BaseException], None], step: Future[Any]) -> None:

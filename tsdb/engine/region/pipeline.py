@@ -91,6 +91,8 @@ class Pipeline:
             return
         frames = [each.frame for each in writes if not each.region.version.options.skip_wal]
         logged = self._append(frames) if frames else None
+        if logged is not None:
+            _trace(writes, logged)
         self._numbers |= last
         self._groups.append(_Group(writes, memory_bytes, logged))
         self.memory_bytes += memory_bytes
@@ -152,6 +154,14 @@ class Pipeline:
         for each in group.writes:
             self._failed.setdefault(each.region, error)
             each.request.done.set_exception(error)
+
+
+def _trace(writes: Sequence[NumberedWrite], logged: Future[None]) -> None:
+    """Have the traces of writes say how long the log took."""
+    for each in writes:
+        span = each.request.span
+        if span is not None:
+            logged.add_done_callback(span.child("log.append", group=len(writes)).end_with)
 
 
 def _apply(group: _Group) -> None:

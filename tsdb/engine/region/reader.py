@@ -19,6 +19,7 @@ from tsdb.engine.reading import (
     KnownSeriesRequest,
     PlannedCells,
     PlannedScan,
+    RowsAhead,
     SamplesRequest,
     ScanRequest,
     SeriesRequest,
@@ -104,7 +105,7 @@ class LocalReader:
     def sources(self) -> int:
         return len(self._whole.sources)
 
-    def plan_scan(self, filter: RowFilter) -> PlannedScan:
+    def plan_scan(self, filter: RowFilter, ahead: RowsAhead | None = None) -> PlannedScan:
         plan = plan_scan(self._snapshot, self._filter(filter), self._statistics)
         partitions = partition_scan(plan, self._parallelism)
         self._statistics.add(fragments=len(partitions))

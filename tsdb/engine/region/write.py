@@ -17,7 +17,7 @@ from tsdb.engine.rows.memtable import charged_bytes
 from tsdb.engine.rows.series import conform_series
 from tsdb.errors import TsdbError, Unsupported
 from tsdb.model import Batch, OpType, RegionSchema, can_widen, cast_or_null
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import TraceSpan, get_logger
 
 _log = get_logger("tsdb.region")
 
@@ -40,6 +40,8 @@ class PendingWrite:
     done: Future[int]
     must_fit: bool = False
     """Refuse it, rather than bring it to the current schema, if that is another one by now."""
+    span: TraceSpan | None = None
+    """Ends with it, if its request is traced."""
 
     @property
     def memory_bytes(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 
@@ -24,11 +24,12 @@ from tsdb.meta.client._channels import MetaChannels, MetaClientSettings
 from tsdb.meta.client._watch import MetaWatch
 from tsdb.meta.errors import ChangeOutcomeUnknown, ChangePending, MetasrvUnreachable
 from tsdb.model import RegionId, RegionOpening
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import SpanKind, get_logger, span
 from tsdb.units import Duration
 
 _PAUSE_MIN_SECONDS, _PAUSE_MAX_SECONDS = 0.02, 0.5
 _LOG = get_logger(__name__)
+_Metadata: TypeAlias = tuple[tuple[str, str], ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +172,20 @@ class MetaClient:
         self, method: str, body: dict[str, Any], timeout_seconds: float, *, is_once: bool = False
     ) -> dict[str, Any]:
         """Find the leader and ask it. With `is_once`, _LostAnswer when it is unknown what became of the request."""
+        with span(f"metasrv.{method}", SpanKind.CLIENT) as traced:
+            metadata = (("traceparent", traced.traceparent),) if traced else None
+            return self._find_and_send(method, body, timeout_seconds, is_once, metadata)
+
+    def _find_and_send(
+        self, method: str, body: dict[str, Any], timeout_seconds: float, is_once: bool, metadata: _Metadata
+    ) -> dict[str, Any]:
         request = write_body(body)
         deadline = time.monotonic() + timeout_seconds
         pause, problem = _PAUSE_MIN_SECONDS, "no server leads"
         while (left := deadline - time.monotonic()) > 0:
             address = self._channels.preferred
             try:
-                answer = self._send(address, method, request, left)
+                answer = self._send(address, method, request, left, metadata)
             except grpc.RpcError as error:
                 problem = f"{address}: {_reason(error)}"
                 self._channels.avoid(address)
@@ -203,10 +211,12 @@ class MetaClient:
             hint="look at the addresses in meta_client.metasrv_addrs, and at the servers",
         )
 
-    def _send(self, address: str, method: str, request: bytes, timeout_seconds: float) -> dict[str, Any]:
+    def _send(
+        self, address: str, method: str, request: bytes, timeout_seconds: float, metadata: _Metadata
+    ) -> dict[str, Any]:
         try:
             call = self._channels.channel(address).unary_unary(method_path(method))
-            return read_body(call(request, timeout=timeout_seconds))
+            return read_body(call(request, timeout=timeout_seconds, metadata=metadata))
         except ValueError as error:
             # The channel was closed under the call.
             raise KvClosed from error

@@ -17,6 +17,7 @@ from tsdb.errors import Cancelled, QueryTimeout, TsdbError
 from tsdb.query._checkpoint import current_checkpoint
 from tsdb.query.errors import execution_error
 from tsdb.query.session import Statement
+from tsdb.telemetry import current_span
 from tsdb.units import Duration
 
 _NS_PER_SECOND = 1e9
@@ -37,6 +38,8 @@ class QueryLife:
     ) -> None:
         """`statement` is what the query runs for. `is_wanted` raises when the query is to end for another reason."""
         self._checkpoint = current_checkpoint()
+        self.span = current_span()
+        """What scans on other threads belong to, if the query is traced."""
         self._is_wanted = is_wanted
         self._statement = statement
         self.clock = clock

@@ -31,6 +31,7 @@ from tsdb.engine.reading import (
     Node,
     RegionReader,
     RowFilter,
+    RowsAhead,
     ScanRequest,
     TextTest,
     as_node,
@@ -89,15 +90,18 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         names = self.schema.names if columns is None else list(columns)
 
         def read() -> Iterator[pa.RecordBatch]:
-            planned = self._plan(filter)
+            planned = self._plan(filter, RowsAhead(names, names))
             return _read([part for each in planned for part in each.partitions], names)
 
         return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
 
-    def get_fragments(self, filter: RowFilter = None) -> Iterator[TableFragment]:
+    def get_fragments(
+        self, filter: RowFilter = None, *, columns: Sequence[str] | None = None
+    ) -> Iterator[TableFragment]:
+        """Return the parts of the table, of which `columns` will be read if they are known already."""
         try:
             self._life.check()
-            planned = self._plan(filter)
+            planned = self._plan(filter, None if columns is None else self._ahead(columns))
         except Exception as error:
             # DataFusion passes on its text only.
             self._life.fail(error)
@@ -111,8 +115,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
 
     def scan(self, partitions: Sequence[_Partition], columns: Sequence[str] | None, *, is_sorted: bool) -> TableScanner:
         names = self.schema.names if columns is None else list(columns)
-        keys = [*self.table.primary_key, self.table.time_index.name]
-        wanted = names if is_sorted else [*names, *(key for key in keys if key not in names)]
+        wanted = names if is_sorted else self._with_keys(names)
         schema = self._project(names)
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -121,13 +124,26 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
                 return batches
             # The labels of a metric are no columns of the region that it is in, whose order is another one.
             comes_in_order = self.table.engine != METRIC_ENGINE
-            return _sort_small(batches, keys, self._project(wanted), schema, comes_in_order=comes_in_order)
+            return _sort_small(batches, self._keys, self._project(wanted), schema, comes_in_order=comes_in_order)
 
         return TableScanner(schema, self._life, read, self._batch_rows_max)
 
-    def _plan(self, filter: RowFilter) -> list[_RegionScan]:
+    @property
+    def _keys(self) -> list[str]:
+        return [*self.table.primary_key, self.table.time_index.name]
+
+    def _with_keys(self, names: Sequence[str]) -> list[str]:
+        return [*names, *(key for key in self._keys if key not in names)]
+
+    def _ahead(self, columns: Sequence[str]) -> RowsAhead:
+        """What `scan` will read."""
+        return RowsAhead(columns, self._with_keys(columns) if self._is_ordered else columns)
+
+    def _plan(self, filter: RowFilter, ahead: RowsAhead | None) -> list[_RegionScan]:
         wanted = filter if self._handed is None else _with_handed(filter, self._handed)
-        return [_plan(region, wanted) for region in self.regions.matching(wanted)]
+        regions = list(self.regions.matching(wanted))
+        # Rows that come with a plan keep a stream busy until they are read: one region at a time.
+        return [_plan(region, wanted, ahead if len(regions) == 1 else None) for region in regions]
 
     def _project(self, names: Sequence[str]) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in names])
@@ -217,8 +233,8 @@ class _RegionScan:
     segments: int
 
 
-def _plan(region: RegionReader, filter: RowFilter) -> _RegionScan:
-    planned = region.plan_scan(filter)
+def _plan(region: RegionReader, filter: RowFilter, ahead: RowsAhead | None) -> _RegionScan:
+    planned = region.plan_scan(filter, ahead)
     return _RegionScan(
         [_Partition(region, planned.number, number) for number in range(planned.shares)], planned.segments
     )

@@ -28,6 +28,7 @@ from tsdb.query.tables._dataset import Handed, TableDataset
 from tsdb.query.tables._numbers import NUMBERS, numbers_table
 from tsdb.query.tables._partitions import TableRegions
 from tsdb.query.tables._zoned_files import ZonedFiles, zoned_schema
+from tsdb.telemetry import using_span
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
@@ -196,7 +197,8 @@ class TableSource(TableLookup):
         life, regions = self._life, self._regions
 
         def open_reader(region: RegionId) -> RegionReader:
-            reader = regions.open_reader(region, timeout=life.timeout, view=view, check=life.check)
+            with using_span(life.span):
+                reader = regions.open_reader(region, timeout=life.timeout, view=view, check=life.check)
             life.on_end(reader.release)
             life.on_cancel(reader.interrupt)
             return reader

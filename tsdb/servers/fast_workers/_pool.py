@@ -21,7 +21,7 @@ from tsdb.processes.resident import resident_bytes
 from tsdb.query import run_checked
 from tsdb.servers._inline import SoftDeadlineExceeded
 from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Lent, Outcome
-from tsdb.telemetry import counter, gauge, get_logger
+from tsdb.telemetry import counter, gauge, get_logger, span
 
 AT_ONCE = 3
 """How many queries a worker has at a time: it need not wait for the next one."""
@@ -141,7 +141,10 @@ class FastWorkers:
         if not self._wants(key) or (worker := await self._turn()) is None:
             return None
         try:
-            answer = await _compute(worker, start, encode)
+            # The worker has no part in traces: what it does is one span here, with that of its statement inside.
+            with span("fast_worker.compute") as computing:
+                answer = await _compute(worker, start, encode)
+                computing.set(answered=answer is not None)
         finally:
             self._give_back(worker)
         if answer is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -25,7 +26,18 @@ from google.protobuf.message import DecodeError, Message
 from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError, wire_of
 from tsdb.servers._failures import log_failure
 from tsdb.servers.grpc._errors import InternalError, abort
-from tsdb.telemetry import SECONDS_BUCKETS, counter, gauge, get_logger, histogram
+from tsdb.telemetry import (
+    SECONDS_BUCKETS,
+    begin_trace,
+    counter,
+    entered,
+    fail_span,
+    gauge,
+    get_logger,
+    histogram,
+    is_tracing,
+    parse_traceparent,
+)
 
 MESSAGE_SECONDS_MAX = 300.0
 """How long a client may take for the first message of a call."""
@@ -214,13 +226,24 @@ def _make_handler(name: str, rpc: Rpc, calls: Calls) -> grpc.RpcMethodHandler:
         call = GrpcCall(context, name, calls)
         calls.enter(call)
         try:
-            return await _serve(rpc, call)
+            with _traced(call):
+                return await _serve(rpc, call)
         finally:
             calls.leave(call)
 
     if rpc.has_one_answer:
         return grpc.stream_unary_rpc_method_handler(serve)
     return grpc.stream_stream_rpc_method_handler(serve)
+
+
+def _traced(call: GrpcCall) -> AbstractContextManager[object]:
+    """Trace a call, or continue the trace of its client; health checks and reflection are not worth one."""
+    if not is_tracing() or call.method.startswith("grpc."):
+        return entered(None)
+    parent, state = (call.metadata.get(name) for name in ("traceparent", "tracestate"))
+    sender = parse_traceparent(parent, state if isinstance(state, str) else "") if isinstance(parent, str) else None
+    attributes = {"protocol": "grpc", "rpc.system": "grpc", "rpc.method": call.method}
+    return entered(begin_trace(call.method, sender, attributes=attributes))
 
 
 async def _serve(rpc: Rpc, call: GrpcCall) -> bytes | None:
@@ -230,6 +253,7 @@ async def _serve(rpc: Rpc, call: GrpcCall) -> bytes | None:
     except TsdbError as error:
         code = wire_of(error).grpc
         _log_error(call, error)
+        fail_span(error)
         return await abort(call.context, error)
     except asyncio.CancelledError:
         code = "CANCELLED"
@@ -239,6 +263,7 @@ async def _serve(rpc: Rpc, call: GrpcCall) -> bytes | None:
         raise
     except Exception as error:  # noqa: BLE001 - a bug met by one call must not go unseen
         code = "INTERNAL"
+        fail_span(error)
         _log.error("a call failed unexpectedly", method=call.method, exc_info=error)
         return await abort(call.context, InternalError())
     finally:

@@ -7,6 +7,7 @@ checked before any is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from tsdb.errors import InvalidArguments, Unsupported
@@ -21,6 +22,7 @@ from tsdb.servers.grpc._tables import tables_of_deletes, tables_of_inserts, tabl
 from tsdb.servers.grpc._types import GivenTable
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 from tsdb.servers.grpc.proto.envelope_pb2 import Envelope
+from tsdb.telemetry import continue_trace, entered, is_tracing
 
 SERVICE = "greptime.v1.GreptimeDatabase"
 PROTOCOL = "grpc"
@@ -56,6 +58,10 @@ class DatabaseService:
             envelope = await self._context.writes.run(lambda: parse_message(Envelope, raw))
         else:
             envelope = parse_message(Envelope, raw)
+        with _continued(envelope.header, call):
+            return await self._run(envelope, call)
+
+    async def _run(self, envelope: Envelope, call: GrpcCall) -> int:
         session = await self._context.sessions.open(call, envelope.header)
         kind = envelope.WhichOneof("request")
         if kind is None:
@@ -136,6 +142,13 @@ class DatabaseService:
         "row_inserts": _insert_rows,
         "row_deletes": _delete_rows,
     }
+
+
+def _continued(header: v1.RequestHeader, call: GrpcCall) -> AbstractContextManager[object]:
+    """Continue the trace that a request has in its header rather than in the metadata of the call."""
+    if not is_tracing() or "traceparent" not in header.tracing_context:
+        return entered(None)
+    return entered(continue_trace(call.method, header.tracing_context["traceparent"], protocol="grpc"))
 
 
 def database_services(context: GrpcContext) -> list[RpcService]:

@@ -48,7 +48,7 @@ from tsdb.servers.http._messages import (
 from tsdb.servers.http._meters import CLIENT_GONE, count_in_flight, route_meter
 from tsdb.servers.http._reply import Reply
 from tsdb.servers.http._router import Handler, Miss, Route, Router
-from tsdb.telemetry import Tracing, get_logger
+from tsdb.telemetry import TraceSpan, begin_trace, fail_span, get_logger, is_tracing, parse_traceparent
 from tsdb.units import Duration
 
 _log = get_logger("tsdb.http")
@@ -60,6 +60,9 @@ TIMED_OUT = (
     "the request took longer than it may and was stopped; raise http.timeout, or send the header x-tsdb-timeout: 120s"
 )
 STOPPING = "the server is stopping; try again when it has restarted"
+
+PROBES = frozenset({"/health", "/ready", "/metrics"})
+"""What is asked all the time and is no work: it is traced only if its sender traces it."""
 
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 
@@ -73,7 +76,6 @@ class HttpApp:
         body_limit: int,
         bodies: BodyMemory | None = None,
         timeout: Duration,
-        tracing: Tracing | None = None,
         authenticator: Authenticator | None = None,
         public_endpoints: Iterable[str] = PUBLIC_ENDPOINTS,
         linger_seconds_max: float = LINGER_SECONDS_MAX,
@@ -84,7 +86,6 @@ class HttpApp:
         self._body_limit = body_limit
         self.bodies = bodies or BodyMemory()
         self._timeout_seconds = timeout.seconds
-        self._tracing = tracing
         self._router = Router()
         self._timeouts = Timeouts()
         count_in_flight(self)
@@ -136,37 +137,16 @@ class HttpApp:
         reply = Reply(send, is_head=method == "HEAD")
         status = CLIENT_GONE
         try:
-            if self._tracing is not None:
-                await self._serve_traced(self._tracing, route, scope, receive, reply, started)
-            else:
+            span = _begin_trace(route, scope) if is_tracing() else None
+            if span is None:
                 await self._serve(route, scope, receive, reply, started)
+            else:
+                with span:
+                    await self._serve(route, scope, receive, reply, started)
+                    span.set({"http.response.status_code": reply.status or CLIENT_GONE})
             status = reply.status or CLIENT_GONE
         finally:
             route.meter.observe(status, (reply.ended or perf_counter()) - started)
-
-    async def _serve_traced(
-        self,
-        tracing: Tracing,
-        route: Route | Miss,
-        scope: Scope,
-        receive: Receive,
-        reply: Reply,
-        started: float,
-    ) -> None:
-        carrier = {
-            key.decode("latin-1"): value.decode("latin-1")
-            for key, value in scope["headers"]
-            if key in (b"traceparent", b"tracestate")
-        }
-        method: str = scope["method"]
-        attributes = {
-            "protocol": "http",
-            "http.request.method": method,
-            "http.route": route.pattern,
-        }
-        with tracing.request_span(f"{method} {route.pattern}", carrier=carrier, attributes=attributes) as span:
-            await self._serve(route, scope, receive, reply, started)
-            span.set_attribute("http.response.status_code", reply.status or CLIENT_GONE)
 
     async def _serve(self, route: Route | Miss, scope: Scope, receive: Receive, reply: Reply, started: float) -> None:
         task = asyncio.current_task()
@@ -209,8 +189,9 @@ class HttpApp:
             _log.debug("the client went away before its request was complete", route=route.pattern)
         except TsdbError as error:
             await self._answer_error(error, route, reply, started)
-        except Exception:  # noqa: BLE001 - the last resort between a bug in a handler and the client
+        except Exception as error:  # noqa: BLE001 - the last resort between a bug in a handler and the client
             _log.exception("a request failed unexpectedly", method=request.method, route=route.pattern)
+            fail_span(error)
             if not reply.is_started:
                 await reply.send(internal_error_response(_elapsed_ms(started), route.error_body))
 
@@ -258,8 +239,23 @@ class HttpApp:
 
     async def _answer_error(self, error: TsdbError, route: Route, reply: Reply, started: float) -> None:
         log_failure(_log, error, route=route.pattern)
+        fail_span(error)
         if not reply.is_started:
             await reply.send(error_response(error, _elapsed_ms(started), route.error_body, route.error_status))
+
+
+def _begin_trace(route: Route | Miss, scope: Scope) -> TraceSpan | None:
+    """Begin the trace of a request, or continue that of its sender."""
+    found = {key: value for key, value in scope["headers"] if key in (b"traceparent", b"tracestate")}
+    sender = None
+    if b"traceparent" in found:
+        state = found.get(b"tracestate", b"").decode("latin-1")
+        sender = parse_traceparent(found[b"traceparent"].decode("latin-1"), state)
+    if sender is None and route.pattern in PROBES:
+        return None
+    method: str = scope["method"]
+    attributes = {"protocol": "http", "http.request.method": method, "http.route": route.pattern}
+    return begin_trace(f"{method} {route.pattern}", sender, attributes=attributes)
 
 
 def _parse_timeout(name: str, text: str) -> float:

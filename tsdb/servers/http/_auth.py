@@ -40,6 +40,7 @@ OPEN_PREFIXES = (
     "/v1/influxdb/ping",
     "/v1/influxdb/health",
     "/v1/splunk/services/collector/health",
+    "/dashboard",
 )
 """Endpoints without login."""
 PUBLIC_ENDPOINTS = ("/", "/health", "/ready", "/status", "/metrics")

@@ -57,6 +57,13 @@ def choose_coding(accepted: str) -> Coding | None:
     return best if weight and weight >= weights.get("identity", others) else None
 
 
+@lru_cache(64)
+def accepts_gzip(accepted: str) -> bool:
+    """Return whether a client can read gzip, though it may prefer something else."""
+    weights = _parse_weights(accepted)
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
 def _parse_weights(accepted: str) -> dict[str, float]:
     """Return the weight of each coding; what cannot be read is left out."""
     if len(accepted) > ACCEPTED_CHARS_MAX:

@@ -14,12 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tsdb.query import WriteToken
 from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
+from tsdb.telemetry import TraceSpan, current_span, using_span
 
 GROUP_REQUESTS_MAX = 64
 GROUP_BYTES_MAX = 8 << 20
@@ -39,6 +40,8 @@ class _Waiting(NamedTuple, Generic[_Item, _Result]):
     nbytes: int
     done: asyncio.Future[_Result]
     token: WriteToken
+    span: TraceSpan | None
+    """If it is traced."""
 
 
 class Begun(NamedTuple, Generic[_Result]):
@@ -86,7 +89,7 @@ class Gathering(Generic[_Item, _Result]):
         token = token or WriteToken()
         done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done, token))
+            self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done, token, current_span()))
             should_serve = self._engage_thread()
         if should_serve:
             self._pool.submit(self._serve)
@@ -111,7 +114,8 @@ class Gathering(Generic[_Item, _Result]):
     ) -> None:
         answers: _Answers[_Result] | Begun[_Result]
         try:
-            answers = work([each.item for each in group])
+            with _traced_group(group):
+                answers = work([each.item for each in group])
         except Exception as error:  # noqa: BLE001 - passed to the requests; the thread continues
             answers = [error] * len(group)
         if not isinstance(answers, Begun):
@@ -168,6 +172,14 @@ class Gathering(Generic[_Item, _Result]):
                     return group
             self._running -= 1
             return []
+
+
+def _traced_group(group: Sequence[_Waiting[_Item, _Result]]) -> AbstractContextManager[object]:
+    """The work on a group belongs to the first of its traces; the others say which one that is."""
+    traced = [each.span for each in group if each.span is not None]
+    for span in traced:
+        span.set({"group.requests": len(group), "group.trace_id": traced[0].trace_id_text})
+    return using_span(traced[0] if traced else None)
 
 
 def _swapped(

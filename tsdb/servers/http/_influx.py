@@ -22,8 +22,9 @@ from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import BodyTooLarge, Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
-from tsdb.query import WriteToken
+from tsdb.query import Session, WriteToken
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._dry_run import dry_lines_response, is_dry_run, read_dry_lines
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._gather import Begun, Gathering
 from tsdb.servers.http._ingest import (
@@ -32,9 +33,7 @@ from tsdb.servers.http._ingest import (
     INGEST,
     IngestPool,
     IngestTuning,
-    dry_run_response,
     gathering_key,
-    is_dry_run,
     make_ingest_session,
     read_hints,
     unpack_body,
@@ -205,16 +204,23 @@ class InfluxRoutes:
         precision = _read_precision(request)
         session = make_ingest_session(request, self._database, database)
         lines = unpack_body(body, request.headers.get("content-encoding"), self._bytes_max)
+        if is_dry_run(request):
+            return self._try_lines(request, lines, session)
         try:
             rows = self._read(lines, precision, self._clock.now_ns())
         except InvalidArguments as error:
             self._database.reject([_unreadable(error)], session, protocol=PROTOCOL)
             raise
-        dry_run = is_dry_run(request)
+        self._database.ingest(rows, session, NEW_TABLE, hints=read_hints(request), protocol=PROTOCOL)
+        return Response(status=204)
+
+    def _try_lines(self, request: Request, lines: bytes, session: Session) -> Response:
+        precision, now_ns = _read_precision(request), self._clock.now_ns()
+        read = read_dry_lines(lines, lambda some: self._read(some, precision, now_ns))
         outcome = self._database.ingest(
-            rows, session, NEW_TABLE, dry_run=dry_run, hints=read_hints(request), protocol=PROTOCOL
+            read.rows, session, NEW_TABLE, dry_run=True, hints=read_hints(request), protocol=PROTOCOL
         )
-        return dry_run_response(outcome) if dry_run else Response(status=204)
+        return dry_lines_response(read, outcome, now_ns=now_ns)
 
 
 def influx_routes(

@@ -1,4 +1,4 @@
-"""Common to the ingestion endpoints: database, hints, decompression, dry runs.
+"""Common to the ingestion endpoints: database, hints, decompression.
 
 The work of a write (decompressing, parsing, writing) runs on a bounded pool of threads, never on the event loop.
 """
@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import BodyTooLarge, InvalidArguments
-from tsdb.ingest import Rejection, WriteOutcome
 from tsdb.model import DEFAULT_DATABASE
 from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._settle import SETTLE_SECONDS_MAX
 from tsdb.servers._steps import StepPool
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http._messages import Request
 
 INGEST_THREADS_MAX = 8
 """How many requests of one protocol are parsed or written at the same time; further ones wait."""
@@ -126,10 +125,6 @@ def gathering_key(request: Request) -> Hashable:
     return request.path, request.raw_query, said
 
 
-def is_dry_run(request: Request) -> bool:
-    return (request.query.get("dry_run") or "").lower() in ("true", "1")
-
-
 def unpack_body(body: bytes, encoding: str | None, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
     """Undo the Content-Encoding, up to `bytes_max`. Unknown encodings are left as they are."""
     name = (encoding or "").strip().lower()
@@ -169,28 +164,3 @@ def _read_stream(body: bytes, codec: str, bytes_max: int) -> bytes:
     except OSError as error:
         raise InvalidArguments(f"the body cannot be decompressed: {error}") from None
     return bytes(unpacked)
-
-
-def dry_run_response(outcome: WriteOutcome) -> Response:
-    """Return the response to a dry run."""
-    return Response.json(
-        {
-            "rows": outcome.rows,
-            "created_tables": list(outcome.created_tables),
-            "added_columns": [
-                {"table": table, "column": column, "type": kind} for table, column, kind in outcome.added_columns
-            ],
-            "rejections": [_rejection(each) for each in outcome.rejections],
-        }
-    )
-
-
-def _rejection(rejection: Rejection) -> dict[str, object]:
-    return {
-        "table": rejection.table,
-        "reason": rejection.reason,
-        "place": rejection.place,
-        "column": rejection.column,
-        "value": rejection.value,
-        "rows": rejection.rows,
-    }

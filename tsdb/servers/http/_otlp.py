@@ -20,14 +20,13 @@ from tsdb.ingest import WriteOutcome
 from tsdb.servers._failures import log_failure
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._dry_run import dry_run_response, is_dry_run
 from tsdb.servers.http._errors import error_response, short_error_body
 from tsdb.servers.http._ingest import (
     INGEST,
     IngestPool,
     IngestTuning,
-    dry_run_response,
     find_header,
-    is_dry_run,
     make_ingest_session,
     read_hints,
     unpack_body,

@@ -25,6 +25,7 @@ from tsdb.query import Session, WriteToken
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._dry_run import dry_run_response, is_dry_run
 from tsdb.servers.http._errors import error_response, short_error_body
 from tsdb.servers.http._gather import Begun, Gathering
 from tsdb.servers.http._ingest import (
@@ -32,9 +33,7 @@ from tsdb.servers.http._ingest import (
     GROUPS_AT_ONCE,
     UNPACKED_BYTES_MAX,
     IngestPool,
-    dry_run_response,
     gathering_key,
-    is_dry_run,
     make_ingest_session,
     read_hints,
 )

@@ -23,6 +23,7 @@ from tsdb.servers._failures import log_failure
 from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls, common_name
+from tsdb.servers._tracing import trace_texts
 from tsdb.servers.mysql._answers import PacketEncoder, error_payload, ok_payload
 from tsdb.servers.mysql._channel import PacketChannel
 from tsdb.servers.mysql._handshake import (
@@ -274,6 +275,10 @@ class MysqlConnection:
         await self._run(read_text(packet[1:]))
 
     async def _run(self, text: str, *, is_binary: bool = False) -> None:
+        with trace_texts("mysql.query", "mysql", (text,)):
+            await self._run_text(text, is_binary=is_binary)
+
+    async def _run_text(self, text: str, *, is_binary: bool) -> None:
         answer = self._answer()
         allows_many = bool(self._capabilities & Capability.MULTI_STATEMENTS) and not is_binary
         pieces = self._statements.run(text, self._session, answer, allows_many=allows_many, is_binary=is_binary)

@@ -23,7 +23,7 @@ from tsdb.servers.mysql._reflection import as_engine_reads, as_mysql_prints, is_
 from tsdb.servers.mysql._startup import answer_startup, without_dual
 from tsdb.servers.mysql._texts import count_statements, executable_comment, is_about_warnings, killed_connection
 from tsdb.sql import parse, statements
-from tsdb.telemetry import counter, get_logger, histogram
+from tsdb.telemetry import counter, fail_span, get_logger, histogram
 
 _log = get_logger("tsdb.mysql")
 _QUERIES = counter(
@@ -53,9 +53,11 @@ def ending_in_error(packets: Packets, answer: PacketEncoder) -> Packets:
     except (TsdbError, WireError) as error:
         if isinstance(error, TsdbError):
             log_failure(_log, error)
+        fail_span(error)
         yield answer.error(error)
     except Exception as error:  # noqa: BLE001 - a client waits for an answer
         _log.exception("a statement met a mistake of the server")
+        fail_span(error)
         yield answer.error(_Unexpected(f"{type(error).__name__}: {error}"))
 
 

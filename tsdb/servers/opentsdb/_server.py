@@ -18,6 +18,7 @@ from tsdb.ingest import Rejection
 from tsdb.query import Session
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import TcpServer, TcpService
+from tsdb.servers._tracing import trace_texts
 from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, handle_lines
 from tsdb.telemetry import gauge, get_logger
 
@@ -89,13 +90,14 @@ class _Lines:
     pool: StepPool
 
     async def handle(self, lines: list[bytes], session: Session) -> Handled:
-        work = asyncio.ensure_future(self.pool.run(partial(handle_lines, lines, self.database, session)))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            # Lines that were taken are written before the connection ends.
-            await work
-            raise
+        with trace_texts("opentsdb.put", "opentsdb", ()):
+            work = asyncio.ensure_future(self.pool.run(partial(handle_lines, lines, self.database, session)))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # Lines that were taken are written before the connection ends.
+                await work
+                raise
 
 
 class _Connection:

@@ -43,7 +43,7 @@ from tsdb.servers.postgres._types import column_heads, encode_rows
 from tsdb.sql import Parsed, parse
 from tsdb.sql import statements as s
 from tsdb.sql.statements import Dialect
-from tsdb.telemetry import counter, get_logger
+from tsdb.telemetry import counter, fail_span, get_logger
 
 PREPARED_MAX = 10_000
 """How many statements a connection may keep prepared."""
@@ -153,6 +153,7 @@ class Backend:
     def _fail(self, error: Exception, text: str | None, protocol: str) -> bytes:
         """Note that a statement has failed, and say how."""
         _STATEMENTS.labels(protocol, "error").inc()
+        fail_span(error)
         if self._status == "T":
             self._status = "E"
         if not isinstance(error, TsdbError):

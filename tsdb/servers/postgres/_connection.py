@@ -14,16 +14,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import cast
 
 from tsdb.errors import Busy
 from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls
+from tsdb.servers._tracing import trace_texts
 from tsdb.servers.postgres._backend import Backend
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
 from tsdb.servers.postgres._messages import Message
+from tsdb.telemetry import entered, is_tracing
 
 MESSAGE_BYTES_MAX = 64 << 20
 """A longer message is refused: statements are not longer either."""
@@ -43,6 +46,8 @@ RETRY_SECONDS = 0.02
 
 _BOUNDARIES = b"QSHXFcf"
 _KNOWN = b"QPBDECSHXFdcf"
+_WORK = b"QPBDEFdc"
+"""Messages that have something done."""
 _LENGTH = struct.Struct("!I")
 
 
@@ -208,6 +213,10 @@ class PostgresConnection(asyncio.Protocol):
 
     async def answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
         """Work on messages on a thread of the pool and send what comes out of it."""
+        with _traced(messages):
+            await self._answer(messages, backend, pool)
+
+    async def _answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
         steps = Steps(
             pool,
             lambda: backend.run(messages),
@@ -277,6 +286,14 @@ class PostgresConnection(asyncio.Protocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
+
+
+def _traced(messages: Sequence[Message]) -> AbstractContextManager[object]:
+    """Trace what a client asks for; the end of a transaction alone is not worth a trace."""
+    if not is_tracing() or not any(each.tag in _WORK for each in messages):
+        return entered(None)
+    texts = (each.body.decode("utf-8", "replace") for each in messages if b"traceparent" in each.body)
+    return trace_texts("postgres.query", "postgres", texts)
 
 
 def shutdown_error() -> PgError:

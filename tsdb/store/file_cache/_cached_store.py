@@ -97,6 +97,10 @@ class CachedStore:
         self.cache.note_miss()
         return self._fetch(path, offset, length)
 
+    def behind(self, path: str) -> ObjectStore:
+        """Return where an object is read from by those who read it once: a copy is used, but none is made."""
+        return self if self.has_local(path) else self._store
+
     def head(self, path: str) -> ObjectMeta:
         return self._store.head(path)
 

@@ -81,11 +81,11 @@ class ScanPlan:
         return [task for segment in self.segments for task in _cut(segment, 1)]
 
     def split(self, count: int) -> list[list[ScanTask]]:
-        """Return the tasks of `count` partitions.
+        """Return the tasks of `count` partitions, or of one if there are few rows.
 
         What is decided here costs no time later, when threads compete for Python.
         """
-        if count == 1:
+        if count == 1 or sum(segment.rows for segment in self.segments) < self.snapshot.tuning.partition_rows_min:
             return [self.tasks()]
         tasks: list[list[ScanTask]] = [[] for _ in range(count)]
         for number, segment in enumerate(self.segments):

@@ -1,4 +1,4 @@
-"""A TCP proxy that loses things: between a client and etcd, told by the test what to do."""
+"""A TCP proxy that loses or delays what passes between a client and a server, told by the test what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Proxy:
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://{self.address}"
         self.accepted = 0
         self.lost_reply_bytes = 0
         self._lock = threading.Lock()
@@ -25,6 +26,8 @@ class Proxy:
         self._loses_replies = False
         self._refuses = False
         self._lost = threading.Event()
+        self._flows = threading.Event()
+        self._flows.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_replies(self) -> None:
@@ -46,6 +49,14 @@ class Proxy:
         with self._lock:
             self._silent.update(end for pair in self._pairs for end in pair)
 
+    def freeze(self) -> None:
+        """Hold everything back, as a program does that is stopped: connections are accepted, and nothing arrives."""
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        """Let what was held back arrive, and all that follows."""
+        self._flows.set()
+
     def heal(self) -> None:
         """Cut the connections that have lost something, and forward everything again."""
         self._refuses = False
@@ -65,6 +76,7 @@ class Proxy:
         self._refuses = True
         self._listener.close()
         self.cut()
+        self.thaw()
 
     def _accept(self) -> None:
         while True:
@@ -96,6 +108,7 @@ class Proxy:
                     self.lost_reply_bytes += len(data)
                     self._lost.set()
                     continue
+                self._flows.wait()
                 sink.sendall(data)
         with suppress(OSError):
             sink.shutdown(socket.SHUT_RDWR)

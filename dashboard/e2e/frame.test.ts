@@ -1,0 +1,101 @@
+// What surrounds all screens: navigation, help, theme, login.
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { checkAccessibility, checkWidth, open, PHONE, screenshot, startBrowser } from "./browser";
+import { type Server, startServer } from "./server";
+
+const SCREENS = ["query", "explore", "logs", "ingest", "status", "cluster"];
+
+let server: Server;
+let browser: Browser;
+
+beforeAll(async () => {
+  [server, browser] = await Promise.all([startServer(), startBrowser()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+for (const theme of ["light", "dark"] as const) {
+  test(`every screen can be reached and read, ${theme}`, async () => {
+    const { page, context, problems } = await open(browser, server.url, "", { theme });
+    for (const name of SCREENS) {
+      const title = name.charAt(0).toUpperCase() + name.slice(1);
+      await page.getByRole("navigation").getByRole("link", { name: title }).click();
+      await page.getByRole("heading", { level: 1, name: title }).waitFor();
+      await page.waitForLoadState("networkidle");
+      expect(new URL(page.url()).pathname).toBe(`/dashboard/${name}`);
+      await checkAccessibility(page);
+      await screenshot(page, `frame-${name}-${theme}`);
+    }
+    expect(problems).toEqual([]);
+    await context.close();
+  });
+}
+
+test("every screen fits a phone", async () => {
+  for (const name of SCREENS) {
+    const { page, context, problems } = await open(browser, server.url, name, { viewport: PHONE });
+    await page.waitForLoadState("networkidle");
+    await checkWidth(page);
+    await screenshot(page, `phone-${name}`);
+    expect(problems).toEqual([]);
+    await context.close();
+  }
+});
+
+test("keys lead to screens and to the help, and Esc closes it", async () => {
+  const { page, context } = await open(browser, server.url, "status");
+  await page.getByRole("heading", { level: 1, name: "Status" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("e");
+  await page.getByRole("heading", { level: 1, name: "Explore" }).waitFor();
+  await page.keyboard.press("?");
+  const help = page.getByRole("dialog", { name: "Keyboard shortcuts" });
+  await help.waitFor();
+  await checkAccessibility(page);
+  await screenshot(page, "help");
+  await page.keyboard.press("Escape");
+  await help.waitFor({ state: "detached" });
+  await context.close();
+});
+
+test("the theme follows the system until the user chooses, and the choice is kept", async () => {
+  const { page, context } = await open(browser, server.url, "query", { theme: "light" });
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  expect(await theme()).toBe("light");
+  await page.emulateMedia({ colorScheme: "dark" });
+  expect(await theme()).toBe("dark");
+  await page.getByRole("button", { name: "Use the light theme" }).click();
+  expect(await theme()).toBe("light");
+  await page.reload();
+  await page.getByRole("button", { name: "Use the dark theme" }).waitFor();
+  expect(await theme()).toBe("light");
+  await context.close();
+});
+
+test("a server with users is asked with the credentials that the page asks for", async () => {
+  const guarded = await startServer({ login: { user: "ann", password: "sécret" } });
+  try {
+    const { page, context, problems } = await open(browser, guarded.url, "query");
+    const dialog = page.getByRole("dialog", { name: "Log in" });
+    await dialog.getByLabel("User").fill("ann");
+    await dialog.getByLabel("Password").fill("wrong");
+    await screenshot(page, "login");
+    await checkAccessibility(page);
+    await dialog.getByRole("button", { name: "Log in" }).click();
+    await dialog.getByRole("alert").waitFor();
+    await dialog.getByLabel("User").fill("ann");
+    await dialog.getByLabel("Password").fill("sécret");
+    await dialog.getByRole("button", { name: "Log in" }).click();
+    await dialog.waitFor({ state: "detached" });
+    await page.getByLabel("Database").getByRole("option", { name: "public" }).waitFor({ state: "attached" });
+    await page.getByRole("button", { name: "Log out ann" }).waitFor();
+    expect(await page.getByLabel("Database").getByRole("option").count()).toBeGreaterThan(1);
+    expect(problems).toEqual([]);
+    await context.close();
+  } finally {
+    await guarded.stop();
+  }
+});

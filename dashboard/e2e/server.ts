@@ -1,0 +1,83 @@
+// A real `tsdb standalone` process with a data directory of its own, which ends with the tests.
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const ROOT = join(import.meta.dirname, "../..");
+const TSDB = join(ROOT, ".venv/bin/tsdb");
+const START_MS_MAX = 120_000;
+
+export interface Server {
+  /** http://127.0.0.1:port */
+  url: string;
+  sql(statement: string): Promise<unknown>;
+  write(lines: string): Promise<void>;
+  /** Load what `tsdb demo` loads. */
+  loadDemo(): void;
+  stop(): Promise<void>;
+}
+
+export interface ServerOptions {
+  /** User and password that everybody has to log in with. */
+  login?: { user: string; password: string };
+}
+
+export async function startServer({ login }: ServerOptions = {}): Promise<Server> {
+  const home = mkdtempSync(join(tmpdir(), "tsdb-e2e-"));
+  const free = ["http", "rpc", "mysql", "postgres"].flatMap((name) => [`--${name}-addr`, "127.0.0.1:0"]);
+  const env = {
+    ...process.env,
+    PYTHONPATH: ROOT,
+    TSDB_STANDALONE__OPENTSDB__ENABLE: "false",
+    TSDB_STANDALONE__LOGGING__DIR: join(home, "logs"),
+    ...(login && {
+      TSDB_STANDALONE__USER_PROVIDER: `static_user_provider:cmd:${login.user}=${login.password}`,
+    }),
+  };
+  const child = spawn(TSDB, ["standalone", "start", "--data-home", join(home, "data"), ...free], { env });
+  const url = await waitReady(child);
+  const headers: Record<string, string> = login
+    ? { authorization: `Basic ${Buffer.from(`${login.user}:${login.password}`).toString("base64")}` }
+    : {};
+  return {
+    url,
+    async sql(statement) {
+      const body = new URLSearchParams({ sql: statement });
+      const answer = await fetch(`${url}/v1/sql`, { method: "POST", body, headers });
+      if (!answer.ok) throw new Error(await answer.text());
+      return answer.json();
+    },
+    async write(lines) {
+      const path = "/v1/influxdb/write?precision=ms";
+      const answer = await fetch(url + path, { method: "POST", body: lines, headers });
+      if (!answer.ok) throw new Error(await answer.text());
+    },
+    loadDemo() {
+      execFileSync(TSDB, ["demo", "--url", url, "--quiet"], { env, stdio: "inherit" });
+    },
+    async stop() {
+      const ended = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGTERM");
+      await ended;
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+function waitReady(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let output = "";
+    const late = setTimeout(() => reject(new Error(`the server did not start:\n${output}`)), START_MS_MAX);
+    const read = (data: Buffer) => {
+      output += data;
+      const found = /^ {2}HTTP +(http:\S+)$/m.exec(output);
+      if (!found?.[1] || !/component=standalone|\n {2}data/.test(output)) return;
+      clearTimeout(late);
+      resolve(found[1]);
+    };
+    child.stdout?.on("data", read);
+    child.stderr?.on("data", read);
+    child.once("exit", (code) => reject(new Error(`the server ended with ${code}:\n${output}`)));
+  });
+}

@@ -1,0 +1,180 @@
+// Nodes, regions, procedures and failovers of a cluster, and what can be asked of it.
+import { messageOf } from "../../api/client";
+import { queryObjects, queryTable, quoteText } from "../../api/sql";
+
+export interface NodeRow {
+  peer_id: number | bigint;
+  peer_type: string;
+  peer_addr: string;
+  peer_hostname: string;
+  total_cpu_millicores: number;
+  total_memory_bytes: number;
+  cpu_usage_millicores: number;
+  memory_usage_bytes: number;
+  version: string;
+  uptime: string;
+  active_time: string | null;
+  node_status: string | null;
+}
+
+/** What a node tells of itself beside the columns. */
+export interface NodeStatus {
+  is_alive?: boolean;
+  is_leader?: boolean;
+  log_lag_seconds?: number;
+  log_unshipped_bytes?: number;
+}
+
+export interface PeerRow {
+  table_schema: string;
+  table_name: string;
+  region_id: number | bigint;
+  peer_id: number | bigint | null;
+  peer_addr: string | null;
+  status: string | null;
+  down_seconds: number | null;
+}
+
+export interface RegionStatistics {
+  region_id: number | bigint;
+  region_rows: number | null;
+  disk_size: number | null;
+  memtable_size: number | null;
+  unflushed_seconds: number | null;
+  state: string | null;
+  reason: string | null;
+}
+
+export interface ProcedureRow {
+  procedure_id: string;
+  procedure_type: string;
+  start_time: number | null;
+  end_time: number | null;
+  status: string;
+  lock_keys: string | null;
+}
+
+export interface FailoverRow {
+  failover_id: string;
+  region_id: number | bigint;
+  from_peer_id: number | bigint;
+  to_peer_id: number | bigint | null;
+  state: string;
+  reason: string;
+  start_time: number;
+  end_time: number | null;
+  lost_from_entry: number | bigint | null;
+  lost_to_entry: number | bigint | null;
+  last_error: string | null;
+}
+
+export type Part<T> = { rows: T[]; error: string };
+
+export interface ClusterFacts {
+  nodes: Part<NodeRow>;
+  peers: Part<PeerRow>;
+  /** How many regions each node has, by its id. */
+  regions: Map<string, number>;
+  statistics: Map<string, RegionStatistics>;
+  statisticsError: string;
+  procedures: Part<ProcedureRow>;
+  failovers: Part<FailoverRow>;
+}
+
+/** More regions than this are not shown; the filter finds the others. */
+export const REGIONS_MAX = 500;
+const SCHEMA = "information_schema";
+
+export async function loadCluster(filter: string, signal: AbortSignal): Promise<ClusterFacts> {
+  const like = filter.trim()
+    ? ` WHERE table_schema || '.' || table_name LIKE ${quoteText(`%${escapeLike(filter.trim())}%`)}`
+    : "";
+  const [nodes, peers, counts, statistics, procedures, failovers] = await Promise.all([
+    rowsOf<NodeRow>(`SELECT * FROM ${SCHEMA}.cluster_info`, signal),
+    rowsOf<PeerRow>(
+      `SELECT table_schema, table_name, region_id, peer_id, peer_addr, status, down_seconds FROM ${SCHEMA}.region_peers${like}
+       ORDER BY table_schema, table_name, region_id LIMIT ${REGIONS_MAX + 1}`,
+      signal,
+    ),
+    rowsOf<{ peer_id: number | bigint | null; n: number }>(
+      `SELECT peer_id, count(*) AS n FROM ${SCHEMA}.region_peers GROUP BY peer_id`,
+      signal,
+    ),
+    rowsOf<RegionStatistics>(
+      `SELECT region_id, region_rows, disk_size, memtable_size, unflushed_seconds, state, reason FROM ${SCHEMA}.region_statistics`,
+      signal,
+    ),
+    rowsOf<ProcedureRow>(`SELECT * FROM ${SCHEMA}.procedure_info ORDER BY start_time DESC LIMIT 100`, signal),
+    rowsOf<FailoverRow>(
+      `SELECT * FROM ${SCHEMA}.region_failovers ORDER BY start_time DESC LIMIT 100`,
+      signal,
+    ),
+  ]);
+  if (nodes.error && peers.error) throw nodes.failure;
+  return {
+    nodes,
+    peers,
+    regions: new Map(counts.rows.map(({ peer_id, n }) => [String(peer_id), Number(n)])),
+    statistics: new Map(statistics.rows.map((row) => [String(row.region_id), row])),
+    statisticsError: statistics.error,
+    procedures,
+    failovers,
+  };
+}
+
+async function rowsOf<T>(sql: string, signal: AbortSignal): Promise<Part<T> & { failure: unknown }> {
+  try {
+    return { rows: await queryObjects<T>(sql, { signal }), error: "", failure: null };
+  } catch (failure) {
+    return { rows: [], error: messageOf(failure), failure };
+  }
+}
+
+function escapeLike(text: string): string {
+  return text.replace(/[\\%_]/g, "\\$&");
+}
+
+export function statusOf(node: NodeRow): NodeStatus {
+  try {
+    return node.node_status === null ? {} : (JSON.parse(node.node_status) as NodeStatus);
+  } catch {
+    return {};
+  }
+}
+
+export function isStandalone(nodes: readonly NodeRow[]): boolean {
+  return nodes.length === 1 && nodes[0]?.peer_type === "STANDALONE";
+}
+
+/** The live datanodes, by their ids. */
+export function liveDatanodes(nodes: readonly NodeRow[]): NodeRow[] {
+  return nodes.filter((node) => node.peer_type === "DATANODE" && statusOf(node).is_alive !== false);
+}
+
+/** Begin to move a region; the id of the procedure. */
+export async function migrateRegion(region: string, from: string, to: string): Promise<string> {
+  return firstCell(`ADMIN migrate_region(${digits(region)}, ${digits(from)}, ${digits(to)})`);
+}
+
+export async function balanceRegions(): Promise<string> {
+  return firstCell("ADMIN balance_regions()");
+}
+
+export interface ProcedureState {
+  status: string;
+  error: string | null;
+}
+
+export async function procedureState(id: string): Promise<ProcedureState> {
+  return JSON.parse(await firstCell(`ADMIN procedure_state(${quoteText(id)})`)) as ProcedureState;
+}
+
+async function firstCell(sql: string): Promise<string> {
+  const cell = (await queryTable(sql)).rows[0]?.[0];
+  return typeof cell === "object" && cell !== null ? JSON.stringify(cell) : String(cell);
+}
+
+function digits(text: string): string {
+  if (!/^\d+$/.test(text)) throw new Error(`${text} is not an id`);
+  return text;
+}

@@ -1,0 +1,146 @@
+"""Backups of a running server: by the command line, while clients write, and when the server is killed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from tests.backup.world import opened
+from tests.cli.clients import sql, tsdb
+from tests.engine.lives import wait_until
+from tests.server_process import running
+from tests.store.services import BUCKET, S3Server
+from tsdb.cli._commands import _tree
+from tsdb.store._crash import EXIT_CODE
+
+CPU = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY(host))"
+
+
+class Writers:
+    """Threads that write one series each, row after row: the times of a series are 0, 1, 2, …"""
+
+    def __init__(self, url: str, count: int) -> None:
+        self._url = url
+        self._stop = threading.Event()
+        self.acknowledged = [0] * count
+        """How many rows of each series were acknowledged."""
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        with httpx.Client(timeout=60) as client:
+            while not self._stop.is_set():
+                time = self.acknowledged[number]
+                line = f"load,series=s{number} v={time} {time}"
+                answer = client.post(f"{self._url}/v1/influxdb/write?precision=ms", content=line)
+                if answer.status_code != 204:
+                    return
+                self.acknowledged[number] = time + 1
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
+def test_a_backup_under_load_has_every_row_that_was_acknowledged_before_it(tmp_path: Path) -> None:
+    with running("standalone", tmp_path) as server:
+        writers = Writers(server.url, 4)
+        try:
+            for number in range(2):
+                wanted = [count + 20 for count in writers.acknowledged]
+                wait_until(lambda: all(map(int.__ge__, writers.acknowledged, wanted)))  # noqa: B023
+                before = list(writers.acknowledged)
+                made = tsdb(server, "backup", "--to", "nightly", "--name", f"n{number}")
+                assert made.exit_code == 0, made.output
+        finally:
+            writers.stop()
+        assert server.stop() == 0
+    place = tmp_path / "data" / "backup" / "nightly"
+    _command("restore", "--from", place, "--data-home", tmp_path / "again")
+    with opened(tmp_path / "again") as db:
+        for number, count in enumerate(before):
+            found = db.sql(f"SELECT count(*), min(v), max(v) FROM load WHERE series = 's{number}'")
+            [(rows, first, last)] = found.fetchall()
+            assert count <= rows <= writers.acknowledged[number]
+            assert (first, last) == (0, rows - 1)
+
+
+def test_a_server_that_is_killed_leaves_earlier_backups_whole(tmp_path: Path) -> None:
+    # Two files are in the first backup, four in the second one.
+    with running("standalone", tmp_path, environment={"TSDB_CRASH_POINT": "backup.after_file:4"}) as server:
+        sql(server, CPU)
+        sql(server, "INSERT INTO cpu VALUES ('a', 1, 1)")
+        assert tsdb(server, "backup", "--to", "nightly", "--name", "first").exit_code == 0
+        sql(server, "INSERT INTO cpu VALUES ('b', 2, 2)")
+        with pytest.raises(httpx.HTTPError):
+            httpx.post(f"{server.url}/v1/sql", data={"sql": "ADMIN backup('nightly', 'second')"}, timeout=60)
+        assert server.process.wait(60) == EXIT_CODE
+    place = tmp_path / "data" / "backup" / "nightly"
+    assert "second" not in _command("backup", "list", "--from", place)
+    assert _command("backup", "verify", "--from", place, "-q").startswith("ok: ")
+    with running("standalone", tmp_path) as server:
+        assert sql(server, "SELECT host FROM cpu ORDER BY host") == [["a"], ["b"]]
+        third = tsdb(server, "backup", "--to", "nightly", "--name", "third")
+        assert third.exit_code == 0, third.output
+    assert len(list(place.glob("files/*/*"))) == 4
+    assert {path.parent.name for path in place.glob("backups/*/*")} == {"first", "third"}
+    for name, hosts in {"first": [("a",)], "third": [("a",), ("b",)]}.items():
+        _command("restore", "--from", place, "--data-home", tmp_path / name, "--backup", name)
+        with opened(tmp_path / name) as db:
+            assert db.sql("SELECT host FROM cpu ORDER BY host").fetchall() == hosts
+
+
+def test_data_log_and_backups_in_buckets(s3_server: S3Server, tmp_path: Path) -> None:
+    first, second, cold, cold_again, archive = (s3_server.new_root() for _ in range(5))
+    file = _configuration(s3_server, tmp_path / "one", root=first, cold=cold, archive=archive)
+    with running("standalone", tmp_path / "one", "-c", str(file)) as server:
+        sql(server, CPU)
+        sql(server, CPU.replace("cpu", "frozen") + " WITH (storage = 'cold')")
+        for table in ("cpu", "frozen"):
+            sql(server, f"INSERT INTO {table} VALUES ('a', 1, 1)")
+        for name in ("n1", "n2"):
+            made = tsdb(server, "backup", "--to", f"s3://{BUCKET}/{archive}/nightly", "--name", name)
+            assert made.exit_code == 0, made.output
+        assert "2 rows in 4 files; 0 files" in made.output
+        sql(server, "INSERT INTO cpu VALUES ('later', 1, 1)")
+    assert _command("backup", "verify", "--from", "archive:nightly", "-c", file, "-q").startswith(
+        "ok: 2 backups, 4 files"
+    )
+    assert "deleted: n1" in _command("backup", "prune", "--from", "archive:nightly", "-c", file, "--keep", "1")
+    other = _configuration(s3_server, tmp_path / "two", root=second, cold=cold_again, archive=archive)
+    assert "holds a database" in _command("restore", "--from", "archive:nightly", "-c", file, code=1)
+    _command("restore", "--from", "archive:nightly", "-c", other)
+    with running("standalone", tmp_path / "two", "-c", str(other)) as server:
+        for table in ("cpu", "frozen"):
+            assert sql(server, f"SELECT host, v FROM {table}") == [["a", 1.0]]
+            sql(server, f"INSERT INTO {table} VALUES ('b', 2, 2)")
+    assert list(s3_server.store(cold_again).list("data"))
+    with running("standalone", tmp_path / "two", "-c", str(other)) as server:
+        assert sql(server, "SELECT count(*) FROM cpu") == sql(server, "SELECT count(*) FROM frozen") == [[2]]
+
+
+def _configuration(s3: S3Server, directory: Path, *, root: str, **providers: str) -> Path:
+    """Write the configuration of a server with data and log in a bucket."""
+    directory.mkdir()
+    bucket = f'type = "S3"\nbucket = "{BUCKET}"\nendpoint = "{s3.endpoint}"\nregion = "us-east-1"\n'
+    bucket += 'access_key_id = "key"\nsecret_access_key = "secret"\n'
+    text = f'[storage]\ndata_home = "{directory / "data"}"\nroot = "{root}"\ncache_capacity = 0\n{bucket}'
+    for name, path in providers.items():
+        text += f'[[storage.providers]]\nname = "{name}"\nroot = "{path}"\n{bucket}'
+    text += f'[wal]\ndir = "{directory / "wal"}"\n[wal.shared]\nenable = true\ninterval = "20ms"\n'
+    file = directory / "tsdb.toml"
+    file.write_text(text)
+    return file
+
+
+def _command(*words: str | Path, code: int = 0) -> str:
+    """Run a command that needs no server; return what it prints."""
+    done = CliRunner().invoke(_tree(), list(map(str, words)), prog_name="tsdb")
+    assert done.exit_code == code, done.output
+    return done.output

@@ -1,0 +1,49 @@
+"""Backups of a whole server: a consistent copy of metadata and data files, taken while it runs, and its restore.
+
+    take:     flush ─▶ pin metadata and manifests at one moment ─▶ copy files that the destination lacks ─▶ summary
+    restore:  mark the directory ─▶ files, verified ─▶ manifests ─▶ metadata ─▶ remove the mark
+
+A destination (`Repository`) holds several backups that share data files. `docs/format/backup.md` describes its objects.
+`BackupService` runs backups inside a server; everything else works on a destination without one.
+"""
+
+from __future__ import annotations
+
+from tsdb.backup._destination import DestinationPlaces, StoragePlace
+from tsdb.backup._errors import BackupDamaged, BackupFailed, BackupNotFound, RestoreRefused
+from tsdb.backup._format import BackupSummary
+from tsdb.backup._lock import RepositoryLock
+from tsdb.backup._progress import BackupProgress
+from tsdb.backup._prune import PruneResult, prune_backups
+from tsdb.backup._repository import LATEST, Repository
+from tsdb.backup._restore import RestoreTarget, check_restored, restore_backup
+from tsdb.backup._service import BackupJob, BackupService, BackupState
+from tsdb.backup._source import LocalSource
+from tsdb.backup._take import take_backup
+from tsdb.backup._verify import BackupCheck, verify_backup
+
+__all__ = [
+    "LATEST",
+    "BackupCheck",
+    "BackupDamaged",
+    "BackupFailed",
+    "BackupJob",
+    "BackupNotFound",
+    "BackupProgress",
+    "BackupService",
+    "BackupState",
+    "BackupSummary",
+    "DestinationPlaces",
+    "LocalSource",
+    "PruneResult",
+    "Repository",
+    "RepositoryLock",
+    "RestoreRefused",
+    "RestoreTarget",
+    "StoragePlace",
+    "check_restored",
+    "prune_backups",
+    "restore_backup",
+    "take_backup",
+    "verify_backup",
+]

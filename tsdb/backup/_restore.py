@@ -1,0 +1,278 @@
+"""Restoring a backup into an empty place.
+
+    mark ─▶ data files, verified while they are copied ─▶ manifests ─▶ metadata ─▶ remove the mark
+
+While the mark is there, no server starts in the directory. The same restore can be run again: files that are there
+with the right bytes are not copied again. Anything else that is not empty is refused before it is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tsdb.backup._copy import copy_pieces, each_in_parallel, hash_pieces
+from tsdb.backup._errors import BackupDamaged, RestoreRefused
+from tsdb.backup._format import BackedUpRegion, BackupSummary, ContentItem, MetadataPair, StoredFile
+from tsdb.backup._layout import content_path, file_path
+from tsdb.backup._progress import BackupProgress
+from tsdb.backup._repository import Repository, read_pieces
+from tsdb.catalog import keep_tables, known_regions
+from tsdb.engine import files_of_manifest, place_region
+from tsdb.engine.listing import DATA
+from tsdb.errors import StartError
+from tsdb.kv import OPERATIONS_MAX, MemoryKv, PutKey, SqliteKv
+from tsdb.model import RegionId
+from tsdb.store import (
+    Files,
+    ObjectNotFound,
+    ObjectStore,
+    Purpose,
+    crash_point,
+    everywhere,
+    free_bytes,
+    replace_file,
+    requests_for,
+)
+
+MARK = "restore.json"
+"""In the data directory until everything is restored."""
+_TEMPORARY = ".restoring"
+
+CRASH_POINTS = (
+    "restore.after_mark",
+    "restore.after_file",
+    "restore.after_files",
+    "restore.after_manifests",
+    "restore.after_metadata",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTarget:
+    """Where a server will find what is restored. The caller holds the lock of the data directory."""
+
+    home: Path
+    metadata: Path
+    """The file of the metadata."""
+    store: ObjectStore
+    wal_directory: Path
+    shared_log: ObjectStore | None = None
+    """The store of the log, if that is shared."""
+
+
+def check_restored(home: Path) -> None:
+    """Refuse to start where a restore did not come to its end; StartError."""
+    mark = _read_mark(home)
+    if mark is not None:
+        raise StartError(
+            f"the restore of backup {mark.get('backup')} into {home} is not complete",
+            hint=f"run it again: tsdb restore --from {mark.get('from')} --backup {mark.get('backup')}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What of a backup is restored where."""
+
+    repository: Repository
+    summary: BackupSummary
+    target: RestoreTarget
+    metadata: MemoryKv
+    chosen: frozenset[RegionId] | None
+    """Without it, all regions."""
+    mark: dict[str, Any]
+
+    def regions(self) -> Iterator[BackedUpRegion]:
+        for region in self.repository.regions(self.summary):
+            if self.chosen is None or region.region_id in self.chosen:
+                yield region
+
+
+@requests_for(Purpose.BACKUP)
+def restore_backup(
+    repository: Repository,
+    summary: BackupSummary,
+    target: RestoreTarget,
+    progress: BackupProgress | None = None,
+    *,
+    tables: Sequence[str] = (),
+) -> None:
+    """Restore a backup; RestoreRefused if the target is not empty, BackupDamaged if an object is not what it was.
+
+    With `tables` (`database.table`, `database.*`), only these are restored, without views.
+    """
+    progress = progress or BackupProgress()
+    plan = _plan(repository, summary, target, tables)
+    _check_empty(plan)
+    _expect(plan, progress)
+    files = Files()
+    replace_file(files, target.home / MARK, orjson.dumps(plan.mark))
+    crash_point("restore.after_mark")
+    progress.phase = "copying"
+    with closing(each_in_parallel(partial(_restore_file, plan, progress), _tasks(plan))) as restored:
+        for _ in restored:
+            crash_point("restore.after_file")
+    crash_point("restore.after_files")
+    progress.phase = "manifests"
+    placed = _place_regions(plan)
+    crash_point("restore.after_manifests")
+    progress.phase = "metadata"
+    _restore_metadata(plan, placed, files)
+    crash_point("restore.after_metadata")
+    files.unlink(target.home / MARK)
+    files.fsync_dir(target.home)
+    progress.phase = "done"
+
+
+def _plan(repository: Repository, summary: BackupSummary, target: RestoreTarget, tables: Sequence[str]) -> _Plan:
+    repository.check_content(summary)
+    metadata = MemoryKv()
+    for batch in _batches(repository.content(summary)):
+        metadata.transact([], batch)
+    mark = {
+        "from": repository.place,
+        "backup": summary.name,
+        "content_sha256": summary.content_sha256,
+        "tables": sorted(tables),
+    }
+    chosen = frozenset(keep_tables(metadata, tables)) if tables else None
+    return _Plan(repository, summary, target, metadata, chosen, mark)
+
+
+def _batches(content: Iterable[ContentItem]) -> Iterator[list[PutKey]]:
+    """Yield the metadata of a backup in batches that fit a transaction; it stands in front of everything else."""
+    pairs = takewhile(lambda item: isinstance(item, MetadataPair), content)
+    puts = (PutKey(item.key, item.value) for item in pairs if isinstance(item, MetadataPair))
+    while batch := list(islice(puts, OPERATIONS_MAX)):
+        yield batch
+
+
+def _read_mark(home: Path) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads((home / MARK).read_bytes())
+    except FileNotFoundError:
+        return None
+    except orjson.JSONDecodeError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _check_empty(plan: _Plan) -> None:
+    """Refuse a place where something else is than an earlier attempt of the same restore."""
+    target = plan.target
+    mark = _read_mark(target.home)
+    if mark is not None:
+        if all(mark.get(key) == plan.mark[key] for key in ("content_sha256", "tables")):
+            return
+        raise RestoreRefused(
+            f"{target.home} has an unfinished restore of another backup or other tables",
+            backup=mark.get("backup"),
+            hint="run that again, or delete the directory first",
+        )
+    if target.metadata.exists():
+        raise RestoreRefused(f"{target.home} holds a database", found=target.metadata.name, hint="choose another place")
+    for prefix in everywhere(target.store, DATA):
+        found = next(iter(target.store.list(prefix)), None)
+        if found is not None:
+            raise RestoreRefused("the storage holds data files", found=found.path, hint="choose another place or root")
+    if target.wal_directory.is_dir() and (entries := sorted(target.wal_directory.iterdir())):
+        raise RestoreRefused(f"{target.wal_directory} holds a log", found=entries[0].name, hint="choose another place")
+    if target.shared_log is not None:
+        found = next(iter(target.shared_log.list("wal")), None)
+        if found is not None:
+            raise RestoreRefused("the storage holds a shared log", found=found.path, hint="choose another root")
+
+
+def _expect(plan: _Plan, progress: BackupProgress) -> None:
+    """Say how much there is to do; RestoreRefused if there is no room for it."""
+    count = size_bytes = 0
+    for _, file in _tasks(plan):
+        count += 1
+        size_bytes += file.size_bytes
+    progress.expect(files=count, nbytes=size_bytes)
+    free = free_bytes(plan.target.store, f"{DATA}/x")
+    if free is not None and free < size_bytes and _read_mark(plan.target.home) is None:
+        raise RestoreRefused(
+            f"the files have {size_bytes} bytes, {plan.target.home} has room for {free}", hint="free space"
+        )
+
+
+_Task = tuple[str, StoredFile]
+"""Where a file goes, and what it is."""
+
+
+def _tasks(plan: _Plan) -> Iterator[_Task]:
+    for region in plan.regions():
+        stored = {file.path: file for file in region.files}
+        for file in files_of_manifest(region.manifest, region.directory):
+            # A damaged file may have been left out: the region knows what to do without it.
+            found = stored.get(file_path(file))
+            if found is not None:
+                yield file.path, found
+
+
+def _restore_file(plan: _Plan, progress: BackupProgress, task: _Task) -> None:
+    path, file = task
+    store = plan.target.store
+    if _is_there(store, path, file, progress):
+        progress.add_file(is_copied=False)
+        return
+    with store.writer(path) as sink:
+        digest = copy_pieces(plan.repository.pieces(file.path, file.size_bytes), sink, progress)
+        if digest != file.sha256:
+            raise BackupDamaged(file.path, "its checksum is wrong")
+    progress.add_file(is_copied=True)
+
+
+def _is_there(store: ObjectStore, path: str, file: StoredFile, progress: BackupProgress) -> bool:
+    """Whether an earlier attempt restored a file."""
+    try:
+        if store.head(path).size_bytes != file.size_bytes:
+            return False
+    except ObjectNotFound:
+        return False
+    silent = BackupProgress()
+    is_same = hash_pieces(read_pieces(store, path, file.size_bytes), silent) == file.sha256
+    if is_same:
+        progress.add_bytes(file.size_bytes, is_copied=False)
+    return is_same
+
+
+def _place_regions(plan: _Plan) -> set[RegionId]:
+    placed: set[RegionId] = set()
+    path = content_path(plan.summary.name)
+    for region in plan.regions():
+        try:
+            place_region(plan.target.store, region.region_id, region.directory, region.manifest)
+        except (LookupError, TypeError, ValueError) as error:
+            raise BackupDamaged(path, f"the manifest of region {region.region_id} cannot be used: {error!r}") from error
+        placed.add(region.region_id)
+    return placed
+
+
+def _restore_metadata(plan: _Plan, placed: set[RegionId], files: Files) -> None:
+    """Compare the metadata with the regions, write it beside its place, and move it into place."""
+    target, summary = plan.target, plan.summary
+    missing = set(known_regions(plan.metadata, target.store)) - placed
+    if missing and not summary.damaged:
+        reason = f"regions of its tables are not in it: {', '.join(map(str, sorted(missing)[:5]))}"
+        raise BackupDamaged(content_path(summary.name), reason)
+    temporary = target.metadata.with_name(f"{target.metadata.name}{_TEMPORARY}")
+    for leftover in target.home.glob(f"{temporary.name}*"):
+        leftover.unlink()
+    kv = SqliteKv(temporary)
+    try:
+        for batch in _batches(MetadataPair(key, value) for key, value in plan.metadata.scan("")):
+            kv.transact([], batch)
+    finally:
+        kv.close()
+    files.rename(temporary, target.metadata)
+    files.fsync_dir(target.home)

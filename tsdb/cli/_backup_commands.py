@@ -1,0 +1,217 @@
+"""`tsdb backup` and `tsdb restore`: their options and help."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsdb.cli._connection import connection_options
+from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption, version_option
+from tsdb.config import Component
+from tsdb.errors import ConfigError
+from tsdb.quick_imports import quick_imports
+
+if TYPE_CHECKING:
+    from tsdb.cli.server import ServerAddress
+    from tsdb.config import StandaloneConfig
+
+_BACKUP_EPILOG = """\b
+Examples:
+  tsdb backup --to nightly                             into {data_home}/backup/nightly of the server
+  tsdb backup --to cold:nightly                        into the storage `cold` of [[storage.providers]]
+  tsdb backup --to s3://bucket/root/nightly            the same, by its place
+  tsdb backup list --from /var/lib/tsdb/backup/nightly
+  tsdb backup verify --from cold:nightly -c tsdb.toml
+  tsdb backup prune --from cold:nightly -c tsdb.toml --keep 7
+
+\b
+The server makes the backup while it serves: everything acknowledged before is in it. Only files that the
+destination lacks are copied. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the server cannot be reached.
+"""
+_RESTORE_EPILOG = """\b
+Examples:
+  tsdb restore --from /backups/nightly --data-home ./data
+  tsdb restore --from cold:nightly --backup 20240601T030000.000Z -c tsdb.toml
+  tsdb restore --from /backups/nightly --table public.cpu --data-home ./scratch
+
+\b
+The place must be empty. A restore that was interrupted is continued by the same command; until it is
+complete, no server starts there. Then start the server with the same configuration.
+"""
+
+
+def _group(title: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    def option(*names: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return click.option(*names, cls=GroupedOption, group=title, **settings)
+
+    return option
+
+
+_backup, _configuration = _group("Backup"), _group("Configuration")
+_from = _backup(
+    "--from",
+    "place",
+    metavar="PLACE",
+    required=True,
+    help="Where the backups are: a directory, NAME:PATH in a configured storage, or its URL.",
+)
+_quiet = _backup("-q", "--quiet", is_flag=True, help="Print no progress.")
+
+
+def _configured(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a configuration; it gets `config`."""
+
+    @wraps(function)
+    def run(*args: Any, config_file: str | None, env_prefix: str, data_home: str | None, **given: Any) -> None:
+        from tsdb.config import load_config
+
+        try:
+            loaded = load_config(
+                Component.STANDALONE,
+                options={} if data_home is None else {"data_home": data_home},
+                file=Path(config_file) if config_file is not None else None,
+                env_prefix=env_prefix,
+            )
+        except ConfigError as error:
+            click.echo(f"tsdb: {error}", err=True)
+            sys.exit(1)
+        function(*args, config=loaded.config, **given)
+
+    decorated: Any = run
+    for option in (
+        _configuration("--data-home", metavar="DIR", help="Data directory of the server.  [key: storage.data_home]"),
+        _configuration(
+            "--env-prefix",
+            metavar="PREFIX",
+            default=Component.STANDALONE.env_prefix,
+            show_default=True,
+            help="Prefix of the environment variables.",
+        ),
+        _configuration(
+            "-c", "--config-file", metavar="FILE", help="Configuration file of the server, for its storages."
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+class _BackupGroup(GroupedCommand, click.Group):
+    """A command with options of its own that has subcommands, too."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+@click.group(
+    "backup",
+    cls=_BackupGroup,
+    invoke_without_command=True,
+    context_settings=CONTEXT,
+    epilog=_BACKUP_EPILOG,
+    help="Let a running server back up everything it has; or list, verify and prune backups.",
+)
+@_backup("--to", "destination", metavar="PLACE", help="Where to, as the server sees it.")
+@_backup("--name", metavar="NAME", help="Name of the backup.  [default: its time]")
+@_backup("--skip-damaged", is_flag=True, help="Leave out regions and files that are damaged, instead of failing.")
+@_quiet
+@connection_options
+@click.pass_context
+def backup_command(
+    context: click.Context,
+    address: Callable[[], ServerAddress],
+    database: str,
+    destination: str | None,
+    name: str | None,
+    skip_damaged: bool,
+    quiet: bool,
+) -> None:
+    if context.invoked_subcommand is not None:
+        if destination is not None:
+            raise click.UsageError(f"--to is not for {context.invoked_subcommand}")
+        return
+    if destination is None:
+        raise click.UsageError("say where to with --to, or use a subcommand: list, verify, prune")
+    with quick_imports():
+        from tsdb.cli.backups import OnlineBackup, run_backup
+
+    sys.exit(run_backup(address(), OnlineBackup(destination, name, skips_damaged=skip_damaged, is_quiet=quiet)))
+
+
+@backup_command.command(
+    "list", cls=GroupedCommand, context_settings=CONTEXT, help="List the backups of a place, the oldest first."
+)
+@_from
+@_configured
+def _list(place: str, config: StandaloneConfig) -> None:
+    with quick_imports():
+        from tsdb.cli.backups import run_list
+
+    sys.exit(run_list(config, place))
+
+
+@backup_command.command(
+    "verify",
+    cls=GroupedCommand,
+    context_settings=CONTEXT,
+    help="Read all files of the backups of a place and compare them with their checksums.",
+)
+@_from
+@_backup("--backup", "name", metavar="NAME", help="One backup, or latest.  [default: all]")
+@_quiet
+@_configured
+def _verify(place: str, name: str | None, quiet: bool, config: StandaloneConfig) -> None:
+    with quick_imports():
+        from tsdb.cli.backups import run_verify
+
+    sys.exit(run_verify(config, place, name, is_quiet=quiet))
+
+
+@backup_command.command(
+    "prune",
+    cls=GroupedCommand,
+    context_settings=CONTEXT,
+    help="Delete old backups, and the files that no other backup needs.",
+)
+@_from
+@_backup("--keep", metavar="N", type=click.IntRange(min=1), required=True, help="How many of the newest to keep.")
+@_configured
+def _prune(place: str, keep: int, config: StandaloneConfig) -> None:
+    with quick_imports():
+        from tsdb.cli.backups import run_prune
+
+    sys.exit(run_prune(config, place, keep=keep))
+
+
+@click.command(
+    "restore",
+    cls=GroupedCommand,
+    context_settings=CONTEXT,
+    epilog=_RESTORE_EPILOG,
+    help="Restore a backup to where a server that is not running will find it.",
+)
+@_from
+@_backup("--backup", "name", metavar="NAME", default="latest", show_default=True, help="Which backup.")
+@_backup(
+    "--table",
+    "tables",
+    metavar="DB.TABLE",
+    multiple=True,
+    help="Restore only this table; DB.* are all of a database. Can be repeated.  [default: everything]",
+)
+@_quiet
+@_configured
+def restore_command(place: str, name: str, tables: tuple[str, ...], quiet: bool, config: StandaloneConfig) -> None:
+    with quick_imports():
+        from tsdb.cli.backups import run_restore
+
+    sys.exit(run_restore(config, place, name, tables=tables, is_quiet=quiet))
+
+
+for _command in (*backup_command.commands.values(),):
+    _command.params.append(version_option())
