@@ -10,6 +10,7 @@ Reads and writes go on while no metadata server can be reached; changes of table
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -101,7 +102,7 @@ class Frontend:
 
     def _describe(self) -> NodeDescription:
         address, http = self._protocols.grpc_address, str(self._config.http.addr)
-        return describe_node(NodeRole.FRONTEND, 0, address, http, self._clock)
+        return describe_node(NodeRole.FRONTEND, 0, told_apart(address), http, self._clock)
 
     def _opened_meta(self) -> MetaClient:
         assert self._meta is not None
@@ -128,6 +129,12 @@ class Frontend:
         database = self._database
         own: list[MemoryOwner] = [] if database is None else [database.services.queries, database.promql]
         return [*own, *self._protocols.memory]
+
+
+def told_apart(address: str) -> str:
+    """The address by which the cluster knows a frontend: one that listens on all addresses has the name of its host."""
+    host, _, port = address.rpartition(":")
+    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "::", "[::]") else address
 
 
 class _Heartbeats:
