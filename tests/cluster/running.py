@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from tests.kv.etcd_process import EtcdProcess, free_port
+from tests.proxy import Proxy, running_proxy
 from tests.server_process import ServerProcess, spawn, stop_process
 from tests.store.services import BUCKET, S3Server
 
@@ -84,6 +85,10 @@ class Cluster:
     metasrvs: list[Node] = field(default_factory=list)
     datanodes: dict[int, Node] = field(default_factory=dict)
     frontends: list[Node] = field(default_factory=list)
+    to_metasrv: dict[int, list[Proxy]] = field(default_factory=dict)
+    """By datanode, its ways to the metadata servers, if they can be cut."""
+    to_store: dict[int, Proxy] = field(default_factory=dict)
+    """By datanode, its way to the object store."""
 
     @property
     def nodes(self) -> list[Node]:
@@ -141,6 +146,8 @@ class Shape:
     frontend_environment: Mapping[str, str] = field(default_factory=dict)
     frontend_ports: Sequence[int] = ()
     """The HTTP ports of the frontends, followed by those of the other protocols; without them, free ones."""
+    has_proxies: bool = False
+    """Each datanode reaches the metadata servers and the object store by proxies of its own, which can lose things."""
 
 
 @contextmanager
@@ -157,6 +164,8 @@ def running_cluster(
         [_frontend(directory, number, addresses, shape) for number in range(shape.frontends)],
     )
     with ExitStack() as stack:
+        if shape.has_proxies:
+            _put_proxies_between(cluster, ports, s3, stack)
         for node in cluster.nodes:
             stack.callback(node.end)
         for nodes in (cluster.metasrvs, list(cluster.datanodes.values()), cluster.frontends):
@@ -165,6 +174,19 @@ def running_cluster(
             for node in nodes:
                 node.wait_ready()
         yield cluster
+
+
+def _put_proxies_between(cluster: Cluster, ports: Sequence[int], s3: S3Server | None, stack: ExitStack) -> None:
+    """Let each datanode have ways of its own to the metadata servers and the object store."""
+    for number, node in cluster.datanodes.items():
+        links = [stack.enter_context(running_proxy(port)) for port in ports]
+        cluster.to_metasrv[number] = links
+        addresses = ",".join(each.url.removeprefix("http://") for each in links)
+        node.environment["TSDB_DATANODE__META_CLIENT__METASRV_ADDRS"] = addresses
+        if s3 is not None:
+            store = stack.enter_context(running_proxy(int(s3.endpoint.rpartition(":")[2].rstrip("/"))))
+            cluster.to_store[number] = store
+            node.environment["TSDB_DATANODE__STORAGE__ENDPOINT"] = store.url
 
 
 def _metasrv(directory: Path, number: int, port: int, shape: Shape, etcd: EtcdProcess | None) -> Node:

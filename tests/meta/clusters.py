@@ -31,8 +31,10 @@ def wait_until(holds: Callable[[], Any], seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-def datanode(node_id: int = 1, *, start_id: str = "first", address: str | None = None) -> NodeDescription:
-    return NodeDescription(NodeRole.DATANODE, node_id, address or f"127.0.0.1:{7000 + node_id}", start_id)
+def datanode(
+    node_id: int = 1, *, start_id: str = "first", address: str | None = None, log: str = ""
+) -> NodeDescription:
+    return NodeDescription(NodeRole.DATANODE, node_id, address or f"127.0.0.1:{7000 + node_id}", start_id, log=log)
 
 
 class Reached:
@@ -54,6 +56,11 @@ class Reached:
 
     def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, **_: object) -> None:
         self.left.append((peer.node_id, region_id, flush))
+
+    def takeovers(self, peer: Peer, region_ids: Sequence[RegionId]) -> dict[RegionId, list[tuple[int, int]]]:
+        """Of each region that was opened with a log, entries up to 10 could be read."""
+        opened = [each for node, openings in self.opened if node == peer.node_id for each in openings]
+        return {region: [(each.epoch, 10) for each in opened if each.region_id == region] for region in region_ids}
 
     def region_ids(self, peer: Peer) -> list[RegionId]:
         raise TsdbError("nobody answers")

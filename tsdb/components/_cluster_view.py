@@ -11,7 +11,7 @@ from tsdb.clock import Clock
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore
 from tsdb.meta import read_failovers
-from tsdb.meta.client import MetaClient, MirrorRoutes
+from tsdb.meta.client import LogKind, MetaClient, MirrorRoutes
 from tsdb.model import NodeRole, RegionId
 from tsdb.query.information_schema import FailoverRow, NodeRow, PeerRow, ProcedureRow
 
@@ -51,8 +51,10 @@ class MetaCluster:
         for each in nodes:
             if each["role"] == NodeRole.DATANODE.value and each["node_id"] == peer.node_id:
                 is_alive = bool(each["is_alive"])
-                return PeerRow(peer.node_id, peer.address, is_alive, None if is_alive else int(each["silent_seconds"]))
-        return PeerRow(peer.node_id, peer.address, is_alive=False)
+                if is_alive:
+                    return PeerRow(peer.node_id, peer.address)
+                return PeerRow(peer.node_id, peer.address, False, int(each["silent_seconds"]), reason=_why_down(each))
+        return PeerRow(peer.node_id, peer.address, is_alive=False, reason="the datanode is not known")
 
     def procedures(self) -> list[ProcedureRow]:
         return [
@@ -78,6 +80,9 @@ class MetaCluster:
                 reason=record.reason,
                 started_ms=record.started_ms,
                 ended_ms=move.ended_ms,
+                lost_from_entry=move.lost_from_entry,
+                lost_to_entry=move.lost_to_entry,
+                recovered_rows=move.recovered_rows,
                 last_error=move.error,
             )
             for record in read_failovers(self._mirror)
@@ -115,6 +120,13 @@ class MetaCluster:
             self._found = self._meta.nodes()
             self._asked = time.monotonic()
         return self._found
+
+
+def _why_down(node: dict[str, Any]) -> str:
+    silent = f"datanode {node['node_id']} has not been heard of for {int(node['silent_seconds'])} s"
+    if node.get("log") == LogKind.NONE:
+        return f"{silent}; rows are on its own disk only, so the region is down until it is back"
+    return silent
 
 
 def _is_live_datanode(node: dict[str, Any]) -> bool:

@@ -57,7 +57,9 @@ def await_metasrv(options: MetaClientOptions, ask: Callable[[], T]) -> T:
             time.sleep(_PAUSE_SECONDS)
 
 
-def describe_node(role: NodeRole, node_id: int, address: str, http: str, clock: Clock) -> NodeDescription:
+def describe_node(
+    role: NodeRole, node_id: int, address: str, http: str, clock: Clock, *, log: str = ""
+) -> NodeDescription:
     """This process, with an id that no other start of it has."""
     build = build_info()
     return NodeDescription(
@@ -70,6 +72,7 @@ def describe_node(role: NodeRole, node_id: int, address: str, http: str, clock: 
         version=build.version,
         commit=build.commit,
         started_ms=clock.now_ns() // 1_000_000,
+        log=log,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, cast
 
 from tsdb.clock import SystemClock
 from tsdb.components._governor import MemoryGovernor
+from tsdb.components._late_rows import LateRowsSender
 from tsdb.components._local import LocalOptions, open_log
 from tsdb.components._node import LoadReport, await_metasrv, describe_node, open_meta_client
 from tsdb.components._process import Service
@@ -28,7 +29,7 @@ from tsdb.engine import Engine
 from tsdb.engine.errors import LogFenced
 from tsdb.errors import TsdbError
 from tsdb.memory import MemoryOwner
-from tsdb.meta.client import Heartbeats, Registration
+from tsdb.meta.client import Heartbeats, LogKind, Registration
 from tsdb.meta.errors import NodeSuperseded
 from tsdb.model import NodeRole, RegionId, RegionOpening
 from tsdb.remote import NodeUnavailable, NodeVerbs, RegionServer, ServedRegions
@@ -39,6 +40,8 @@ from tsdb.units import Duration
 
 _CLOSE_SECONDS_MAX = 60.0
 _OPEN_AGAIN_SECONDS = 5.0
+_ENTRIES_MAX = 1000
+"""Of so many regions a heartbeat tells how far they are written: it has little room."""
 _log = get_logger("tsdb.datanode")
 
 
@@ -55,6 +58,7 @@ class Datanode:
             f"{config.rpc_hostname or address.host}:{address.port}",
             str(config.http.addr),
             self._clock,
+            log=_log_kind(config),
         )
         self._meta = open_meta_client(config.meta_client)
         self._load = LoadReport(self._clock)
@@ -70,13 +74,14 @@ class Datanode:
         self._stores: OpenStores | None = None
         self._engine: Engine | None = None
         self._is_closing = False
+        self._late_rows: LateRowsSender | None = None
         self._reopening = threading.Lock()
         self._server = RegionServer(
             _not_open(self._node.address),
             host=address.host,
             port=address.port,
             threads_max=config.rpc_runtime_size,
-            node=NodeVerbs(self._open_regions, self._close_region, self._region_ids, self._check_read),
+            node=NodeVerbs(self._open_regions, self._close_region, self._region_ids, self._takeovers, self._check_read),
             clock=self._clock,
         )
         self._permit = ReadPermit(self._heartbeats.has_lease, self._prove_ownership, self._node.address)
@@ -92,7 +97,7 @@ class Datanode:
     def open(self) -> None:
         """Register, and open the regions that are placed here."""
         self._stores = open_stores(self._config.storage)
-        self._open_engine()
+        self._open_engine(await_metasrv(self._config.meta_client, self._register))
 
     def close(self) -> None:
         """Flush everything, so that the node that opens the regions next has nothing to replay, and say goodbye."""
@@ -108,6 +113,8 @@ class Datanode:
                 self._meta.leave(self._node)
             except TsdbError as error:
                 _log.warning("the metadata servers do not know that this node stops", error=error)
+        if self._late_rows is not None:
+            self._late_rows.stop()
         self._meta.close()
 
     def examples(self, url: str) -> list[str]:
@@ -115,10 +122,9 @@ class Datanode:
 
     # The engine
 
-    def _open_engine(self) -> None:
+    def _open_engine(self, registered: Registration) -> None:
         """Open what is placed here; the term of the log is taken before a manifest is read."""
         assert self._stores is not None
-        registered = await_metasrv(self._config.meta_client, self._register)
         config, home = self._config, Path(self._config.storage.data_home)
         options = LocalOptions(
             engine=engine_options(config.mito, config.memory.limit),
@@ -138,8 +144,22 @@ class Datanode:
         self._server.regions = self._engine
         for region_id, error in self._engine.refused.items():
             _log.warning("a region that is placed here is not open", region=region_id, error=error)
+        self._hand_in(self._engine, registered)
         if self._engine.refused:
             threading.Thread(target=self._open_refused, args=(self._engine,), name="tsdb-open", daemon=True).start()
+
+    def _hand_in(self, engine: Engine, registered: Registration) -> None:
+        """Hand in rows that others took over regions without; until that is done they stay on the disk."""
+        late = engine.late
+        if self._late_rows is not None:
+            self._late_rows.stop()
+        if late is None:
+            return
+        lost = registered.lost if engine.has_all_late else ()
+        is_over = lambda: self._is_closing or self._engine is not engine  # noqa: E731
+        self._late_rows = LateRowsSender(self._meta, self._node.node_id, late, lost, self._clock, is_over=is_over)
+        if self._late_rows.has_work:
+            self._late_rows.start()
 
     def _open_refused(self, engine: Engine) -> None:
         """Try again to open regions that could not be opened at the start, as long as they are placed here."""
@@ -173,6 +193,7 @@ class Datanode:
         self.trouble = f"writing has stopped: {error}"
 
     def _open_again(self, reason: TsdbError) -> None:
+        """Close everything, and open what is still placed here, as soon as the metadata servers can be reached."""
         _log.warning("the log was taken over; the regions are opened again", reason=reason)
         with self._reopening:
             if self._is_closing:
@@ -181,13 +202,25 @@ class Datanode:
             self._server.regions = _not_open(self._node.address)
             self._server.readers.close()
             if engine is not None:
-                # What is not flushed was acknowledged in the log, which the node that has the region now has read.
+                # What is not flushed is in the log, which the node that has the region now has read; what was not
+                # shipped either is handed in.
                 engine.close(flush=False)
-            try:
-                self._open_engine()
-            except TsdbError as error:
-                _log.error("the regions could not be opened again; restart the datanode", error=error)
-                self.trouble = f"the regions could not be opened again: {error}"
+        while not self._is_closing and not self._try_open_again():
+            time.sleep(_OPEN_AGAIN_SECONDS)
+
+    def _try_open_again(self) -> bool:
+        """Open what is placed here; return whether that is done."""
+        try:
+            registered = self._register()
+            with self._reopening:
+                if not self._is_closing:
+                    self._open_engine(registered)
+        except TsdbError as error:
+            _log.error("the regions could not be opened again, that is tried again", error=error)
+            self.trouble = f"the regions could not be opened again: {error}"
+            return False
+        self.trouble = None
+        return True
 
     def _lose(self, region_id: RegionId) -> None:
         """Another node has a region, says its manifest."""
@@ -219,6 +252,9 @@ class Datanode:
     def _region_ids(self) -> Sequence[RegionId]:
         return self._present().region_ids()
 
+    def _takeovers(self, regions: Sequence[RegionId]) -> Mapping[RegionId, Sequence[tuple[int, int]]]:
+        return self._present().takeovers(regions)
+
     def _check_read(self) -> None:
         """Without a shared log no other node can take regions over, and nothing has to be checked."""
         if self._config.wal.shared.enable is True:
@@ -235,15 +271,26 @@ class Datanode:
         return engine
 
     def _report(self) -> tuple[dict[str, Any], Sequence[RegionId]]:
-        engine, load = self._engine, self._load.take()
+        engine, report = self._engine, self._load.take()
         if engine is None:
-            return load, ()
+            return report, ()
         log = engine.log_statistics()
-        shipping = {"log_lag_seconds": round(log.unshipped_seconds, 3), "log_unshipped_bytes": log.unshipped_bytes}
-        return {**load, **shipping}, engine.region_ids()
+        report |= {"log_lag_seconds": round(log.unshipped_seconds, 3), "log_unshipped_bytes": log.unshipped_bytes}
+        if self._node.log == LogKind.LOCAL:
+            # So that it is known, after a failover, what others could not read.
+            report["entries"] = {str(each): last for each, last in engine.last_entries(_ENTRIES_MAX).items()}
+        return report, engine.region_ids()
 
     def _memory_owners(self) -> list[MemoryOwner]:
         return [] if self._engine is None else [self._engine.memory]
+
+
+def _log_kind(config: DatanodeConfig) -> LogKind:
+    """Where rows are that are in no data file."""
+    shared = config.wal.shared
+    if shared.enable is not True:
+        return LogKind.NONE
+    return LogKind(shared.acknowledge.value)
 
 
 class _Listening:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.log import EncodedPayload, FrameKind, LogStore, SegmentFacts
+from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStore, SegmentFacts
 from tsdb.engine.log.shared import Acknowledge, SharedSettings, check_not_shared, open_shared_log
 from tsdb.engine.region.compaction_history import CompactionRecord, CompactionResult
 from tsdb.engine.region.context import EngineOptions
@@ -38,6 +38,7 @@ __all__ = [
     "FileFacts",
     "FrameKind",
     "JobStatus",
+    "LateLog",
     "LogStore",
     "PinnedFile",
     "PinnedRegion",

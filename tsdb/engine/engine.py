@@ -19,7 +19,7 @@ from tsdb.engine.errors import LogFenced, ManifestMismatch, RegionNotFound, Sche
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA
-from tsdb.engine.log import EncodedPayload, FrameKind, LogStatistics, LogStore, SegmentFacts
+from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStatistics, LogStore, SegmentFacts
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
@@ -30,6 +30,7 @@ from tsdb.engine.region.context import EngineContext, EngineOptions
 from tsdb.engine.region.creating import create_region
 from tsdb.engine.region.drop import drop_quarantined, drop_region
 from tsdb.engine.region.flush import start_flush
+from tsdb.engine.region.hand_in import HandIn, start_hand_in
 from tsdb.engine.region.housekeeping import Housekeeping
 from tsdb.engine.region.moves import PROOF_TIMEOUT, Moves
 from tsdb.engine.region.pin import PinnedRegion, start_pin
@@ -51,7 +52,18 @@ from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.model import Batch, MetricView, RegionId, RegionOpening, RegionOptions, RegionSchema, SchemaChange, TimeRange
+from tsdb.model import (
+    Batch,
+    LateEntry,
+    LateRows,
+    MetricView,
+    RegionId,
+    RegionOpening,
+    RegionOptions,
+    RegionSchema,
+    SchemaChange,
+    TimeRange,
+)
 from tsdb.store import (
     LocalStore,
     ObjectStore,
@@ -178,6 +190,10 @@ class Engine:
     def served_regions(self) -> list[Region]:
         return self._roster.regions()
 
+    def last_entries(self, count_max: int) -> dict[RegionId, int]:
+        """The last entries of regions that are open here; of some, if there are more."""
+        return {region.id: region.written.entry_id for region in self._roster.regions()[:count_max]}
+
     def region_ids(self) -> tuple[RegionId, ...]:
         """The regions that are open here, without those that are quarantined."""
         return self._roster.ids()
@@ -249,6 +265,40 @@ class Engine:
         in the log until another owner has flushed them.
         """
         return self._moves.close(region_id, flush=flush)
+
+    def hand_in(
+        self,
+        region_id: RegionId,
+        node: int,
+        entries: Sequence[LateEntry],
+        *,
+        is_last: bool,
+        epochs: Sequence[int] = (),
+    ) -> Future[list[LateRows]]:
+        """Take rows that a node had acknowledged when the region was taken over from it, and nobody could read.
+
+        They lose against everything that was written since. An entry is taken once, however often it is sent. With
+        `is_last` the node has no more; nor has it anything for the takeovers of `epochs`.
+        """
+        request = HandIn(node, tuple(entries), is_last, frozenset(epochs))
+        return start_hand_in(self._context, self._region(region_id), request)
+
+    def takeovers(self, region_ids: Sequence[RegionId]) -> dict[RegionId, list[tuple[int, int]]]:
+        """Return, for each region, the epochs of its takeovers and the last entries that could be read."""
+        found = {each: self._region(each).manifest.state.takeovers for each in region_ids}
+        return {each: [(one.epoch, one.entry_id) for one in takeovers] for each, takeovers in found.items()}
+
+    @property
+    def late(self) -> LateLog | None:
+        """What this node has to hand in to the owners of regions that it lost; None if that cannot be."""
+        node_log = self._context.wal.node_log
+        return None if node_log is None else node_log.late
+
+    @property
+    def has_all_late(self) -> bool:
+        """Whether `late` has all that this node ever acknowledged and nobody could read."""
+        node_log = self._context.wal.node_log
+        return node_log is not None and node_log.is_continued
 
     def prove_ownership(self, timeout: Duration = PROOF_TIMEOUT) -> bool:
         """Whether the log of this node was its own at a moment after this call; False if that cannot be known in time.

@@ -173,8 +173,12 @@ def receive_payload(stored: bytes, *, crc: int, codec: int, raw_bytes: int) -> E
         raise InvalidArguments(f"the rows cannot be read: {error}") from error
 
 
-def open_payload(schema: RegionSchema, payload: EncodedPayload, kind: FrameKind, *, rows: int) -> Batch:
+def open_payload(
+    schema: RegionSchema, payload: EncodedPayload, kind: FrameKind, *, rows: int, version: int | None = None
+) -> Batch:
     """Read an entry that another node has encoded under this schema; InvalidArguments if it is not one.
+
+    `version` is the one of the schema that it was encoded under, if that is another.
 
     What it holds is checked in full: rows of the log are trusted by everything that reads them.
     """
@@ -182,7 +186,7 @@ def open_payload(schema: RegionSchema, payload: EncodedPayload, kind: FrameKind,
         raise InvalidArguments("the rows were damaged on their way", expected_crc=payload.crc)
     try:
         raw = decode_payload(pa.py_buffer(payload.stored), codec=payload.codec, raw_bytes=payload.raw_bytes)
-        batch = decode_batch(schema, raw, kind, version=schema.version)
+        batch = decode_batch(schema, raw, kind, version=schema.version if version is None else version)
         _validate_tags(batch.series)
         for column in batch.fields.values():
             column.validate(full=True)

@@ -19,6 +19,7 @@ RegionReadOnly            the region takes no writes: its log or store failed, o
 RegionQuarantined         the region is not served, because that could hide that rows are lost
 RegionBusy                the write buffer or a queue is full: try again
 ScanTooLarge              what was asked for does not fit into the memory of a query: ask for less
+LateRowsUnexpected        rows are handed in of a region that was not taken over from that node: keep them there
 SchemaOutdated            the write was made for another version of the schema: read the schema and make it again
 """
 
@@ -258,6 +259,15 @@ class RegionBusy(TsdbError):
     def __init__(self, message: str, *, retry_after_seconds: int = 1, **fields: object) -> None:
         super().__init__(message, hint="try again later, or raise global_write_buffer_size", **fields)
         self.retry_after_seconds = retry_after_seconds
+
+
+class LateRowsUnexpected(TsdbError):
+    """A node hands in rows of a region that was not taken over from it."""
+
+    status = Status.INVALID_ARGUMENTS
+
+    def __init__(self, *, entry_id: int) -> None:
+        super().__init__("the region was not taken over from the node that hands in rows", entry_id=entry_id)
 
 
 class SchemaOutdated(TsdbError):

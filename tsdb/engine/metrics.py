@@ -14,6 +14,9 @@ FLUSHES = counter("tsdb_engine_flushes_total", "Flushes of a region that ended."
 FLUSHED = FLUSHES.labels("success")
 FLUSH_FAILED = FLUSHES.labels("failure")
 FLUSHED_ROWS = counter("tsdb_engine_flush_rows_total", "Rows written to data files by flushes.")
+LATE_ROWS = counter(
+    "tsdb_engine_late_rows_total", "Rows that nodes handed in whose regions had been taken over without them."
+)
 EXPIRED_FILES = counter("tsdb_engine_expired_files_total", "Data files removed because all their rows had expired.")
 COMPACTIONS = counter("tsdb_engine_compactions_total", "Compactions of a region that ended.", labels=("result",))
 COMPACTED = COMPACTIONS.labels("success")

@@ -18,14 +18,15 @@ from typing import Any, Protocol
 from tsdb.catalog import Catalog, CatalogChange, CatalogOutdated, apply_change, openings_of, places_of
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import Compare, CoordinationStore, Leadership, LeadershipLost, Operation
 from tsdb.meta._keys import FOR_FRONTENDS, MAINTENANCE
 from tsdb.meta._leader_kv import LeaderKv
+from tsdb.meta._losses import open_losses, record_recovered
 from tsdb.meta._move_records import MoveRecord
 from tsdb.meta._moves import NodeCalls, RegionMoves
-from tsdb.meta._nodes import LEASE, NodeDescription, NodeRegistry
+from tsdb.meta._nodes import LEASE, LogKind, NodeDescription, NodeRegistry
 from tsdb.meta._placement import WAIT_SECONDS, NodePlacement
 from tsdb.meta._places import PlaceIndex, StoreRoutes, region_number
 from tsdb.meta._procedures import ProcedureRecord, Procedures
@@ -173,10 +174,32 @@ class MetaLeader:
 
     def fail_over(self, node_id: int, reason: str) -> list[ProcedureRecord]:
         """Let the regions of a node be moved to others; nothing is asked of the node."""
+        state = self.nodes.find_datanode(node_id)
+        if state is not None and state.description.log == LogKind.NONE:
+            raise Unsupported(
+                f"the regions of datanode {node_id} cannot be moved: rows are on its own disk only",
+                hint="start it again; with storage that all datanodes reach and a shared log regions can be moved",
+            )
         if any(each.subject == f"node {node_id}" and not each.ended.is_set() for each in self.move_line.recent()):
             return []
         _log.warning("the regions of a datanode are moved to others", node=node_id, reason=reason)
         return [self._submit_move(record) for record in self._moves.plan_failover(node_id, reason)]
+
+    def owner_of(self, region_id: RegionId) -> tuple[Peer, bool] | None:
+        """Return the node that a region is on, and whether it is moving; None if there is no such region."""
+        place = places_of(self.kv, table_id_of(region_id)).get(region_number(region_id))
+        if place is None:
+            return None
+        state = self.nodes.find_datanode(place.node_id)
+        return Peer(place.node_id, "" if state is None else state.description.address), place.is_moving
+
+    def recovered(self, node_id: int, region_id: RegionId, rows: Mapping[int, int]) -> bool:
+        """Take note that a node has handed in what it had of a region."""
+        return record_recovered(self.kv, node_id, region_id, rows)
+
+    def open_losses(self, node_id: int) -> list[tuple[RegionId, int]]:
+        """The regions, with epochs, that were taken from a node and may lack rows that it has."""
+        return open_losses(self.kv, node_id)
 
     def find_procedure(self, procedure_id: str) -> ProcedureRecord | None:
         return self.procedures.find(procedure_id) or self.move_line.find(procedure_id)

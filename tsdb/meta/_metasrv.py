@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import CoordinationStore, DeleteKey, KvUnavailable, KvWatch, Leadership, LeadershipLost, MirrorKv, PutKey
 from tsdb.meta._keys import CATALOG_VERSION, EVERYTHING, MAINTENANCE
 from tsdb.meta._leader import LeaderSettings, MakeRegions, MetaLeader
-from tsdb.meta._nodes import HEARTBEAT, NodeDescription, NodeState
+from tsdb.meta._nodes import HEARTBEAT, LogKind, NodeDescription, NodeState
 from tsdb.meta._places import PlaceIndex
 from tsdb.meta._wire import compare_from_json, operation_from_json
 from tsdb.meta.election import MetasrvElection
@@ -116,9 +116,11 @@ class Metasrv:
 
     def _register(self, request: dict[str, Any]) -> dict[str, Any]:
         leader = self.leading()
-        openings = leader.register(NodeDescription.from_json(request.get("node")))
+        node = NodeDescription.from_json(request.get("node"))
+        openings = leader.register(node)
+        lost = leader.open_losses(node.node_id) if node.log == LogKind.LOCAL else []
         lease = {"lease_ms": leader.nodes.lease // 1_000_000, "heartbeat_ms": HEARTBEAT // 1_000_000}
-        return {"value": {"regions": [each.to_json() for each in openings], **lease, "term": leader.term}}
+        return {"value": {"regions": [each.to_json() for each in openings], "lost": lost, **lease, "term": leader.term}}
 
     def _heartbeat(self, request: dict[str, Any]) -> dict[str, Any]:
         leader = self.leading()
@@ -183,6 +185,14 @@ class Metasrv:
         if kind == "leave":
             leader.nodes.leave(_number(request, "node_id"), str(request.get("start_id")))
             return {"value": None}
+        if kind == "owner":
+            found = leader.owner_of(RegionId(_number(request, "region_id")))
+            owner = None if found is None else {**asdict(found[0]), "is_moving": found[1]}
+            return {"value": owner}
+        if kind == "recovered":
+            rows = {int(epoch): int(count) for epoch, count in request.get("rows", {}).items()}
+            region = RegionId(_number(request, "region_id"))
+            return {"value": leader.recovered(_number(request, "node_id"), region, rows)}
         if kind == "failover":
             begun = leader.fail_over(_number(request, "node_id"), "ordered")
             return {"value": {"procedures": [each.id for each in begun]}}

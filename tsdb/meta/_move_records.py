@@ -49,6 +49,14 @@ class RegionMove:
     epoch: int | None = None
     error: str | None = None
     ended_ms: int | None = None
+    reported_entry: int | None = None
+    """The last entry of the log that the lost node told of."""
+    lost_from_entry: int | None = None
+    """From this entry on rows may be missing; None if all were there to be read."""
+    lost_to_entry: int | None = None
+    """Up to here the lost node had certainly written."""
+    recovered_rows: int | None = None
+    """What the lost node handed in when it was back; None as long as it has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,15 @@ class MoveRecord:
     def with_moves(self, changed: Iterable[RegionMove]) -> MoveRecord:
         by_id = {each.region_id: each for each in changed}
         return replace(self, regions=tuple(by_id.get(each.region_id, each) for each in self.regions))
+
+    def with_recovered(self, stored: MoveRecord) -> MoveRecord:
+        """The record, with what others have noted in it meanwhile."""
+        known = {each.region_id: each.recovered_rows for each in stored.regions if each.recovered_rows is not None}
+        if not known:
+            return self
+        return self.with_moves(
+            replace(each, recovered_rows=known[each.region_id]) for each in self.regions if each.region_id in known
+        )
 
     def ended(self, now_ms: int) -> MoveRecord:
         """The record as it is kept, when nothing is left."""

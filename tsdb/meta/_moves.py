@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import orjson
@@ -28,6 +29,7 @@ from tsdb.clock import Clock
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.ids import Ids
 from tsdb.kv import Equals, KvConflict, KvStore, KvUnavailable, LeadershipLost
+from tsdb.meta._losses import may_lack_rows, note_losses, reported_entries
 from tsdb.meta._move_records import (
     REGIONS_MAX,
     MoveRecord,
@@ -72,6 +74,8 @@ class NodeCalls(Protocol):
 
     def region_ids(self, peer: Peer) -> Sequence[RegionId]: ...
 
+    def takeovers(self, peer: Peer, region_ids: Sequence[RegionId]) -> Mapping[RegionId, Sequence[tuple[int, int]]]: ...
+
 
 class RegionMoves:
     """Plans and makes moves. One move record at a time, on the thread of the caller of `run`."""
@@ -105,8 +109,9 @@ class RegionMoves:
     def plan_failover(self, node_id: int, reason: str) -> list[MoveRecord]:
         """Record that the regions of a node go to others; none if it has no regions."""
         regions = sorted(region for region, place in all_places(self._kv).items() if place.node_id == node_id)
+        entries = reported_entries(self._nodes, node_id)
         records = [
-            self._record(node_id, reason, regions[start : start + REGIONS_MAX], is_failover=True)
+            self._record(node_id, reason, regions[start : start + REGIONS_MAX], is_failover=True, entries=entries)
             for start in range(0, len(regions), REGIONS_MAX)
         ]
         for record in records:
@@ -173,8 +178,9 @@ class RegionMoves:
         *,
         is_failover: bool,
         to_node: int | None = None,
+        entries: Mapping[RegionId, int] = MappingProxyType({}),
     ) -> MoveRecord:
-        moves = tuple(RegionMove(each) for each in regions)
+        moves = tuple(RegionMove(each, reported_entry=entries.get(each)) for each in regions)
         return MoveRecord(self._ids.token(8), from_node, reason, self._now_ms(), moves, is_failover, to_node)
 
     def _attempt(self, record: MoveRecord) -> MoveRecord:
@@ -218,16 +224,20 @@ class RegionMoves:
                 ended.append(replace(move, state=MoveState.DONE, ended_ms=self._now_ms(), error=None))
             else:
                 begun[move.region_id] = epoch
+        lacks_rows = record.is_failover and may_lack_rows(self._nodes, record.from_node)
         is_flushed = {region: not record.is_failover and self._leave(record, region) for region in begun}
         openings = [
-            RegionOpening(region, directories[region], epoch, () if is_flushed[region] else (record.from_node,))
+            RegionOpening(
+                region, directories[region], epoch, () if is_flushed[region] else (record.from_node,), lacks_rows
+            )
             for region, epoch in begun.items()
         ]
         results = self._open(target, openings)
         if record.is_failover:
             self._wait_for_lease_end(record)
+        before = {move.region_id: move for move in moves}
         for region, epoch in begun.items():
-            move = RegionMove(region, to_node=target, epoch=epoch)
+            move = replace(before[region], to_node=target, epoch=epoch, error=None)
             error = results.get(region)
             if error is None and not self._arrive(record, region, epoch, target):
                 error = TsdbError("its place was changed meanwhile")
@@ -238,7 +248,14 @@ class RegionMoves:
             )
             if error is None:
                 _MOVED.labels("failover" if record.is_failover else "migration").inc()
-        return ended
+        return self._with_losses(record, target, ended) if lacks_rows else ended
+
+    def _with_losses(self, record: MoveRecord, target: int, moves: list[RegionMove]) -> list[RegionMove]:
+        """Note what may be missing of regions that were moved."""
+        peer = self._peer(target)
+        noted = [] if peer is None else note_losses(self._calls, peer, record.from_node, moves)
+        by_id = {each.region_id: each for each in noted}
+        return [by_id.get(each.region_id, each) for each in moves]
 
     def _wait_for_lease_end(self, record: MoveRecord) -> None:
         """Wait until the lost node answers no more reads, if it is there at all: then others may acknowledge writes."""
@@ -330,7 +347,10 @@ class RegionMoves:
         peer = self._peer(record.from_node) if record.from_node in self._nodes.live_datanodes() else None
         directory = directories_of_all(self._kv, [region_id]).get(region_id)
         if peer is not None and directory is not None:
-            opening = RegionOpening(region_id, directory, kept.epoch)
+            # Rows that only its disk has are with those to be handed in, if it was started meanwhile.
+            lacks_rows = may_lack_rows(self._nodes, record.from_node)
+            logs = (record.from_node,) if lacks_rows else ()
+            opening = RegionOpening(region_id, directory, kept.epoch, logs, lacks_rows)
             error = self._open(record.from_node, [opening]).get(region_id)
             if error is not None:
                 _log.error("a region that stays could not be opened again", region=region_id, error=error)
@@ -357,9 +377,13 @@ class RegionMoves:
         return None if state is None else Peer(node_id, state.description.address)
 
     def _save(self, record: MoveRecord) -> MoveRecord:
-        if not self._kv.transact([], [record.put]):
-            raise KvUnavailable("the record of a move could not be written")
-        return record
+        for _ in range(_CONFLICTS_MAX):
+            found = self._kv.get(record.key)
+            if found is not None:
+                record = record.with_recovered(MoveRecord.from_json(orjson.loads(found)))
+            if self._kv.transact([] if found is None else [Equals(record.key, found)], [record.put]):
+                return record
+        raise KvUnavailable("the record of a move could not be written")
 
     def _now_ms(self) -> int:
         return self._clock.now_ns() // 1_000_000

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import orjson
@@ -39,6 +40,17 @@ FORGOTTEN = Duration.of_seconds(600)
 _log = get_logger("tsdb.meta")
 
 
+class LogKind(StrEnum):
+    """Where a datanode keeps rows that are in no data file."""
+
+    STORE = "store"
+    """In a shared log, before they are acknowledged."""
+    LOCAL = "local"
+    """On its own disk; they are shipped to a shared log later."""
+    NONE = "none"
+    """On its own disk only: no other node can take its regions over."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
     """What a node says of itself when it starts."""
@@ -55,6 +67,8 @@ class NodeDescription:
     version: str = ""
     commit: str = ""
     started_ms: int = 0
+    log: str = ""
+    """A `LogKind`; empty for others than datanodes, and for those of earlier versions."""
 
     @property
     def key(self) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tsdb.clock import Clock
 from tsdb.meta._detector import THRESHOLD, PhiDetector, is_braked
-from tsdb.meta._nodes import HEARTBEAT, NodeRegistry, NodeState
+from tsdb.meta._nodes import HEARTBEAT, LogKind, NodeRegistry, NodeState
 from tsdb.model import NodeRole, Peer
 from tsdb.telemetry import gauge, get_logger
 
@@ -148,6 +148,15 @@ class FailureSupervisor:
         peer = Peer(node_id, state.description.address)
         if not state.has_left and silent < self._settings.reachable_seconds and self._answers(peer):
             _log.warning("a datanode sends no heartbeats, and answers when it is called", node=node_id)
+            return
+        if state.description.log == LogKind.NONE:
+            self._begun[node_id] = now + pause, min(AGAIN_SECONDS_MAX, 2 * pause)
+            _log.error(
+                "the regions of a lost datanode are down until it is back: rows are on its own disk only",
+                node=node_id,
+                silent_seconds=round(silent),
+                hint="start it again; with storage that all datanodes reach and a shared log regions can be moved",
+            )
             return
         self._begun[node_id] = now + pause, min(AGAIN_SECONDS_MAX, 2 * pause)
         self._fail_over(node_id, "it was stopped" if state.has_left else f"not heard of for {silent:.0f} s")

@@ -16,7 +16,7 @@ from tsdb.model._alter import (
 )
 from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
-from tsdb.model._cluster import NodeRole, Peer, RegionOpening, RegionPlace
+from tsdb.model._cluster import LateEntry, LateRows, NodeRole, Peer, RegionOpening, RegionPlace
 from tsdb.model._description import FAMILY_SUFFIXES, MetricDescription, metric_type
 from tsdb.model._labels import decode_labels, encode_labels
 from tsdb.model._matcher import (
@@ -118,6 +118,8 @@ __all__ = [
     "InvalidTimeZone",
     "InvalidTimestamp",
     "Kind",
+    "LateEntry",
+    "LateRows",
     "LateTags",
     "MatchOp",
     "Matcher",

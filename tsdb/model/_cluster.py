@@ -56,6 +56,8 @@ class RegionOpening:
     epoch: int
     log_nodes: tuple[int, ...] = ()
     """Other nodes whose shared logs may hold rows of it that are in no data file yet; all their terms are sealed."""
+    may_lack_rows: bool = False
+    """These nodes acknowledged rows before their shared logs had them: such rows may be handed in later."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,4 +69,32 @@ class RegionOpening:
             str(value["directory"]),
             int(value["epoch"]),
             tuple(int(each) for each in value["log_nodes"]),
+            bool(value.get("may_lack_rows", False)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LateEntry:
+    """An entry of a log that a node hands in after another node has taken its region over."""
+
+    entry_id: int
+    base_sequence: int
+    kind: int
+    rows: int
+    schema_version: int
+    payload: bytes
+    """As it stands in the log."""
+    crc: int
+    codec: int
+    raw_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """What came of the rows that a lost node had and its shared log had not."""
+
+    epoch: int
+    """Of the node that took the region over."""
+    rows: int
+    """How many were handed in, in all."""
+    is_complete: bool

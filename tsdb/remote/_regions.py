@@ -28,6 +28,8 @@ from tsdb.engine.reading import no_check
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import (
     Batch,
+    LateEntry,
+    LateRows,
     MetricView,
     Peer,
     RegionId,
@@ -150,6 +152,12 @@ class RemoteRegions:
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
         return self._change(region_id, "discard_unflushed")
 
+    def hand_in(
+        self, region_id: RegionId, node: int, entries: Sequence[LateEntry], *, is_last: bool, epochs: Sequence[int] = ()
+    ) -> Future[list[LateRows]]:
+        """Hand in rows that a node had acknowledged when the region was taken over from it without them."""
+        return self._change(region_id, "hand_in", node, list(entries), is_last=is_last, epochs=list(epochs))
+
     def stat(self, region_id: RegionId) -> RegionStat:
         found: RegionStat = self._call(region_id, "stat")
         return found
@@ -189,6 +197,11 @@ class RemoteRegions:
     def region_ids(self, peer: Peer) -> Sequence[RegionId]:
         """The regions that a datanode has open."""
         found: Sequence[RegionId] = self._call_peer(peer, "region_ids")
+        return found
+
+    def takeovers(self, peer: Peer, region_ids: Sequence[RegionId]) -> Mapping[RegionId, Sequence[tuple[int, int]]]:
+        """The epochs of the takeovers of regions, and the last entries that could be read."""
+        found: Mapping[RegionId, Sequence[tuple[int, int]]] = self._call_peer(peer, "takeovers", list(region_ids))
         return found
 
     def at_place(self, region_id: RegionId, ask: Callable[[Link], T]) -> T:

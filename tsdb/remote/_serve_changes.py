@@ -42,6 +42,7 @@ CHANGE_VERBS = frozenset(
         "truncate",
         "drop",
         "discard_unflushed",
+        "hand_in",
     }
 )
 IN_FLIGHT_MAX = 1024

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tsdb.engine import EncodedPayload, FrameKind, Regions
 from tsdb.errors import TsdbError, Unsupported
-from tsdb.model import RegionId, RegionOpening
+from tsdb.model import LateEntry, LateRows, RegionId, RegionOpening
 from tsdb.units import Duration
 
 
@@ -26,6 +26,10 @@ class ServedRegions(Regions, Protocol):
         schema_version: int,
         timeout: Duration | None = None,
     ) -> Future[int]: ...
+
+    def hand_in(
+        self, region_id: RegionId, node: int, entries: Sequence[LateEntry], *, is_last: bool, epochs: Sequence[int] = ()
+    ) -> Future[list[LateRows]]: ...
 
 
 def _not_here(*_: object, **__: object) -> None:
@@ -46,5 +50,7 @@ class NodeVerbs:
     """Let go of a region, after a flush or without one; returns when that is done."""
     region_ids: Callable[[], Sequence[RegionId]] = _not_here  # type: ignore[assignment]
     """The regions that are open here."""
+    takeovers: Callable[[Sequence[RegionId]], Mapping[RegionId, Sequence[tuple[int, int]]]] = _not_here  # type: ignore[assignment]
+    """Of each region, the epochs of its takeovers and the last entries that could be read."""
     check_read: Callable[[], None] = _is_current
     """Called after a snapshot was taken: raises if another node may have newer rows of its region."""

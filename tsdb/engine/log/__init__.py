@@ -12,7 +12,7 @@ from tsdb.engine.log.frame import (
     is_intact,
     sealed_payload,
 )
-from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, NodeLog, PurgeResult, SegmentFacts
+from tsdb.engine.log.store import LateLog, LogReading, LogStatistics, LogStore, NodeLog, PurgeResult, SegmentFacts
 
 __all__ = [
     "COMPRESS_BYTES_MIN",
@@ -20,6 +20,7 @@ __all__ = [
     "EncodedPayload",
     "Frame",
     "FrameKind",
+    "LateLog",
     "LogReading",
     "LogStatistics",
     "LogStore",

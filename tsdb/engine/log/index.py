@@ -56,6 +56,8 @@ class LogIndex:
         self._last_entries = continuity.last_entries()
         # A seal would prove to the next start that regions are whole of which this one could not be sure.
         self._can_seal = continuity.is_proved or skip_corrupt
+        self._forgotten: set[int] = set()
+        """Regions that are gone, of which entries may still be in segments without a marker behind them."""
         self._flushed: dict[int, int] = {}
         self.has_flushed = False
         """Something was flushed since the last plan of a purge."""
@@ -94,6 +96,7 @@ class LogIndex:
             for frame in frames:
                 if frame.kind is FrameKind.DROP_REGION:
                     self._forget(frame.region_id)
+                    self._forgotten.discard(frame.region_id)
                 else:
                     segment.max_entries[frame.region_id] = frame.entry_id
                     segment.entries += 1
@@ -117,7 +120,8 @@ class LogIndex:
         A drop marker divides the two lives of a region, if there was one, or if damage hides whether there was.
         """
         with self._lock:
-            known = [each for each in entries if each in self._last_entries or not self._can_seal]
+            held = self._last_entries.keys() | self._forgotten
+            known = [each for each in entries if each in held or not self._can_seal]
         if known:
             wait_for(append([drop_marker(region_id) for region_id in known]), timeout_s)
         for region_id, entry_id in entries.items():
@@ -126,6 +130,8 @@ class LogIndex:
     def forget(self, region_id: int) -> None:
         """The region is gone: it pins nothing, and one with its id may start again."""
         with self._lock:
+            if region_id in self._last_entries:
+                self._forgotten.add(region_id)
             self._forget(region_id)
 
     def quarantine(self, region_ids: frozenset[int], *, held_from: int | None) -> None:

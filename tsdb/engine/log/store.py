@@ -27,6 +27,7 @@ from typing import Protocol
 
 from tsdb.engine.log.frame import Frame, ReplayedFrame
 from tsdb.errors import TsdbError
+from tsdb.model import LateEntry
 from tsdb.units import Duration
 
 
@@ -156,6 +157,19 @@ class LogStore(Protocol):
         """What more it can do if other nodes can reach it; None if it is on a local disk only."""
 
 
+class LateLog(Protocol):
+    """Entries that a node hands in to the owners of regions that were taken over without them. Thread-safe."""
+
+    def regions(self) -> Sequence[int]:
+        """The regions with entries that are not settled."""
+
+    def read(self, region_id: int) -> Iterator[list[LateEntry]]:
+        """Yield the entries of a region, in order, in batches of a moderate size."""
+
+    def settle(self, region_id: int) -> None:
+        """The entries of a region are needed no more."""
+
+
 class NodeLog(Protocol):
     """A log that others can reach: the log of one node of a cluster, in which regions move between nodes.
 
@@ -185,6 +199,24 @@ class NodeLog(Protocol):
         new owner may be about to read it. Regions not named exist no more. Of `arriving` regions, others may have
         entries: those that only the local disk has were never known to anybody, and are void.
         """
+
+    @property
+    def late(self) -> LateLog | None:
+        """Entries of regions that are elsewhere, which nobody else has; None without a local log."""
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the local disk is the one on which the log was written before."""
+
+    def keep_late(self, flushed: Mapping[int, int | None]) -> None:
+        """Keep the entries that only the local disk has, of regions that were taken over without them.
+
+        `flushed` says up to where others have the entries of each region, None if that is unknown. To be called before
+        `read_among`.
+        """
+
+    def floor_elsewhere(self, region_id: int, entry_id: int) -> None:
+        """As `floor`, for a region that another node has: entries that only the local disk has stay."""
 
     def read_again(self, after: Mapping[int, int]) -> LogReading:
         """Return the own entries of regions above their floors, as they are now. Their appends must be over."""

@@ -8,6 +8,7 @@ from tsdb.engine.manifest._layout import data_path, index_path, manifest_directo
 from tsdb.engine.manifest._manifest import Manifest
 from tsdb.engine.manifest._orphans import plan_orphan_sweep, run_orphan_sweep
 from tsdb.engine.manifest._state import ManifestState, QuarantinedFile, RemovedFile
+from tsdb.engine.manifest._takeovers import SEQUENCE_GAP, Takeover, awaits_late_rows
 
 CRASH_POINTS = (
     "manifest.commit.before_put",
@@ -22,6 +23,7 @@ CRASH_POINTS = (
 __all__ = [
     "CRASH_POINTS",
     "FILE_ID_BYTES",
+    "SEQUENCE_GAP",
     "Action",
     "Change",
     "Edit",
@@ -32,8 +34,10 @@ __all__ = [
     "QuarantinedFile",
     "Remove",
     "RemovedFile",
+    "Takeover",
     "Truncate",
     "apply",
+    "awaits_late_rows",
     "data_path",
     "index_path",
     "manifest_directory",

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from tsdb.engine.manifest._file_meta import FileMeta
 from tsdb.engine.manifest._state import QuarantinedFile, read_quarantined
+from tsdb.engine.manifest._takeovers import Takeover, read_takeovers
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 
 
@@ -56,14 +57,18 @@ class Edit:
     """Files of the region that were found to be damaged."""
     released: tuple[str, ...] = ()
     """The ids of quarantined files that turned out to be whole again."""
+    takeovers: tuple[Takeover, ...] = ()
+    """Takeovers that are new, or of which rows were handed in."""
 
     def to_json(self) -> dict[str, Any]:
         # Only where there are some: most edits are about other things.
         quarantined = {"quarantined": [file._asdict() for file in self.quarantined]} if self.quarantined else {}
         released = {"released": self.released} if self.released else {}
+        takeovers = {"takeovers": [each.to_json() for each in self.takeovers]} if self.takeovers else {}
         return {
             **quarantined,
             **released,
+            **takeovers,
             "added": [file.to_json() for file in self.added],
             "removed": self.removed,
             "flushed_entry_id": self.flushed_entry_id,
@@ -81,6 +86,7 @@ class Edit:
             compaction_window_seconds=value["compaction_window_seconds"],
             quarantined=read_quarantined(value.get("quarantined", ())),
             released=tuple(value.get("released", ())),
+            takeovers=read_takeovers(value.get("takeovers", ())),
         )
 
 

@@ -14,6 +14,7 @@ from typing import assert_never
 from tsdb.engine.errors import InvalidManifestAction
 from tsdb.engine.manifest._actions import Action, Change, Delta, Edit, Forget, Remove, Truncate
 from tsdb.engine.manifest._state import ManifestState, QuarantinedFile, RemovedFile
+from tsdb.engine.manifest._takeovers import end_takeovers, join_takeovers
 
 
 def apply_delta(state: ManifestState | None, delta: Delta) -> ManifestState:
@@ -85,6 +86,7 @@ def _apply_edit(state: ManifestState, action: Edit, now_ms: int) -> ManifestStat
         flushed_sequence=_advance(state, "flushed_sequence", action.flushed_sequence),
         compaction_window_seconds=window or state.compaction_window_seconds,
         quarantined=_quarantine(rest, action),
+        takeovers=join_takeovers(state.takeovers, action.takeovers) if action.takeovers else state.takeovers,
     )
 
 
@@ -107,6 +109,7 @@ def _apply_truncate(state: ManifestState, action: Truncate, now_ms: int) -> Mani
         flushed_entry_id=_advance(state, "flushed_entry_id", action.entry_id),
         flushed_sequence=_advance(state, "flushed_sequence", action.sequence),
         truncated_entry_id=action.entry_id,
+        takeovers=end_takeovers(state.takeovers),
     )
 
 

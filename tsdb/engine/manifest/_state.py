@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tsdb.engine.manifest._file_meta import FileMeta
+from tsdb.engine.manifest._takeovers import Takeover, read_takeovers
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 
 
@@ -51,6 +52,8 @@ class ManifestState:
     """Files that left the region and are not yet known to be deleted, oldest first."""
     quarantined: Mapping[str, QuarantinedFile] = field(default_factory=lambda: MappingProxyType({}))
     """Files that were found to be damaged, by id; all of them are among `files`."""
+    takeovers: tuple[Takeover, ...] = ()
+    """When the region was taken over from nodes whose rows may come late, oldest first."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,6 +65,7 @@ class ManifestState:
             "files": [file.to_json() for file in self.files.values()],
             "removed_files": [removed._asdict() for removed in self.removed_files],
             "quarantined": [file._asdict() for file in self.quarantined.values()],
+            **({"takeovers": [each.to_json() for each in self.takeovers]} if self.takeovers else {}),
             **{name: getattr(self, name) for name in _PLAIN},
         }
 
@@ -80,6 +84,7 @@ class ManifestState:
             files=MappingProxyType({file.file_id: file for file in files}),
             removed_files=tuple(RemovedFile(each["file_id"], each["removed_at_ms"]) for each in removed),
             quarantined=MappingProxyType({file.file_id: file for file in quarantined}),
+            takeovers=read_takeovers(value.get("takeovers", ())),
             **{name: value[name] for name in _PLAIN},
         )
 

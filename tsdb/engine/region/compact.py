@@ -391,6 +391,11 @@ def _end_job(context: EngineContext, region: Region, request: CompactionRequest 
     _begin_round(context, region, request)
 
 
+def end_compaction(context: EngineContext, region: Region) -> None:
+    """Let files be merged again, after something that must not happen at the same time."""
+    _end(context, region, None)
+
+
 def _end(
     context: EngineContext, region: Region, request: CompactionRequest | None, error: BaseException | None = None
 ) -> None:

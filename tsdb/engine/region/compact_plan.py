@@ -23,7 +23,7 @@ from tsdb.engine.compaction import (
     policy_of,
 )
 from tsdb.engine.errors import StorageFull
-from tsdb.engine.manifest import FileMeta
+from tsdb.engine.manifest import FileMeta, awaits_late_rows
 from tsdb.engine.metrics import COMPACTIONS_POSTPONED
 from tsdb.engine.region.compaction_history import CompactionRecord
 from tsdb.engine.region.context import EngineContext
@@ -81,7 +81,16 @@ def plan_jobs(context: EngineContext, region: Region, request: CompactionRequest
         if pick is None:
             break
         news = window if window != state.compaction_window_seconds else None
-        jobs.append(make_job(context, version, pick, news, is_requested=request is not None))
+        jobs.append(
+            make_job(
+                context,
+                version,
+                pick,
+                news,
+                is_requested=request is not None,
+                keeps_tombstones=awaits_late_rows(state.takeovers, context.now_ms()),
+            )
+        )
         taken.update(meta.file_id for meta in pick.files)
     if not jobs and region.compaction.is_idle:
         region.compaction.settled_version = state.version
@@ -103,8 +112,12 @@ def make_job(
     window_seconds: int | None = None,
     *,
     is_requested: bool = False,
+    keeps_tombstones: bool = False,
 ) -> CompactionJob:
-    """Decide how files of a version that were picked are rewritten, and pin them."""
+    """Decide how files of a version that were picked are rewritten, and pin them.
+
+    With `keeps_tombstones` they stay in any case: older rows than theirs may come.
+    """
     metas = [handle.meta for handle in version.files]
     handles = {handle.meta.file_id: handle for handle in version.files}
     inputs = tuple(handles[meta.file_id] for meta in pick.files)
@@ -114,7 +127,7 @@ def make_job(
         options=version.options,
         inputs=tuple(handle.source for handle in inputs),
         spans=_visible_spans(context, version, pick, metas),
-        keeps_tombstones=not may_drop_tombstones(version.options, pick.files, metas),
+        keeps_tombstones=keeps_tombstones or not may_drop_tombstones(version.options, pick.files, metas),
         index=context.options.index if context.options.index_on_compaction else None,
     )
     reason = f"requested: {pick.reason}" if is_requested else pick.reason

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tsdb.engine.errors import RegionNotFound
-from tsdb.engine.manifest import Edit, FileMeta
+from tsdb.engine.manifest import Edit, FileMeta, awaits_late_rows
 from tsdb.engine.metrics import FLUSH_FAILED, FLUSH_SECONDS, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region.background import Priority
 from tsdb.engine.region.context import EngineContext
@@ -153,10 +153,13 @@ def _end(context: EngineContext, region: Region) -> None:
 def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
     """Write the data files of a flush. On a background thread."""
     written: list[WrittenFile] = []
+    nbytes = min(sum(each.nbytes for each in job.frozen), _FLUSH_BYTES_MAX)
+    awaits_late = awaits_late_rows(job.region.manifest.state.takeovers, context.now_ms())
     crash_point("flush.before_files")
     try:
         for plan in plan_files(job.version, [each.memtable for each in job.frozen]):
-            file = _write_file(context, job, plan)
+            kept = replace(plan, keeps_tombstones=plan.keeps_tombstones or awaits_late)
+            file = write_file(context, job.region, job.version, kept, nbytes)
             if file is not None:
                 written.append(file)
     except BaseException:
@@ -167,14 +170,17 @@ def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
     return written
 
 
-def _write_file(context: EngineContext, job: FlushJob, plan: PlannedFile) -> WrittenFile | None:
-    options = job.version.options
-    nbytes = min(sum(each.nbytes for each in job.frozen), _FLUSH_BYTES_MAX)
+def write_file(
+    context: EngineContext, region: Region, version: Version, plan: PlannedFile, nbytes: int
+) -> WrittenFile | None:
+    """Write one planned file; None if no row is left. Its rows take `nbytes` in memory."""
     with context.merge_memory.flushing(nbytes):
-        return _merge_file(context, job, plan, options)
+        return _merge_file(context, region, plan, version.options)
 
 
-def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, options: RegionOptions) -> WrittenFile | None:
+def _merge_file(
+    context: EngineContext, region: Region, plan: PlannedFile, options: RegionOptions
+) -> WrittenFile | None:
     merge = Merge(
         plan.schema,
         options,
@@ -186,7 +192,7 @@ def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, option
         schema=plan.schema,
         options=options,
         store=context.store,
-        directory=job.region.directory,
+        directory=region.directory,
         write_buffer_bytes=context.options.sst_write_buffer_size,
         level=0,
         clock=context.clock,

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tsdb.engine.errors import ManifestNotFound
 from tsdb.engine.listing import DROPPING
-from tsdb.engine.manifest import Manifest
+from tsdb.engine.manifest import Manifest, Takeover
 from tsdb.engine.parallel import in_parallel
 from tsdb.engine.region.context import EngineContext
 from tsdb.errors import TsdbError
@@ -23,7 +24,23 @@ from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
 _PARALLELISM = 8
-DROPPED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LeftState:
+    """What the manifest of a region says that is elsewhere."""
+
+    flushed_entry_id: int
+    takeovers: tuple[Takeover, ...] = ()
+    is_removed: bool = False
+
+
+_REMOVED = LeftState(0, is_removed=True)
+
+
+def flushed_of(state: LeftState | None) -> int | None:
+    """What the owner of a region has flushed, None if that is unknown."""
+    return None if state is None else state.flushed_entry_id
 
 
 class LeftRegions:
@@ -44,24 +61,31 @@ class LeftRegions:
         with self._lock:
             self._directories.pop(region_id, None)
 
-    def find_floors(self, directories: Mapping[RegionId, str | None]) -> dict[RegionId, int | None]:
-        """Return what the owners of regions have flushed, None where that is unknown; dropped ones are left out."""
+    def find(self, directories: Mapping[RegionId, str | None]) -> dict[RegionId, LeftState | None]:
+        """Return what the manifests of regions say, None where that is unknown; those that are dropped are left out."""
         regions = list(directories.items())
-        found = in_parallel(self._find_floor, regions, _PARALLELISM)
-        floors = {region_id: floor for (region_id, _), floor in zip(regions, found, strict=True)}
-        return {region_id: floor for region_id, floor in floors.items() if floor != DROPPED}
+        found = in_parallel(self._find, regions, _PARALLELISM)
+        states = {region_id: state for (region_id, _), state in zip(regions, found, strict=True)}
+        return {region_id: state for region_id, state in states.items() if state is None or not state.is_removed}
+
+    def _find_floors(self, directories: Mapping[RegionId, str | None]) -> dict[RegionId, int | None]:
+        """Return what the owners of regions have flushed."""
+        return {each: flushed_of(state) for each, state in self.find(directories).items()}
 
     def refresh(self) -> None:
         """Let the log go of rows that their new owners have flushed since."""
         with self._lock:
             directories = dict(self._directories)
-        floors = self.find_floors(directories)
+        floors = self._find_floors(directories)
         for region_id in directories:
             last = self._context.wal.last_entry(region_id)
             if region_id not in floors and last is not None:
                 self._context.wal.drop_region(region_id)
             floor = floors.get(region_id, last)
-            if floor is not None:
+            node_log = self._context.wal.node_log
+            if floor is not None and node_log is not None:
+                node_log.floor_elsewhere(region_id, floor)
+            elif floor is not None:
                 self._context.wal.floor(region_id, floor)
             self._discard_flushed(region_id, floor)
 
@@ -72,31 +96,31 @@ class LeftRegions:
             if last is None or (floor is not None and floor >= last):
                 self._directories.pop(region_id, None)
 
-    def _find_floor(self, region: tuple[RegionId, str | None]) -> int | None:
+    def _find(self, region: tuple[RegionId, str | None]) -> LeftState | None:
         region_id, directory = region
         if directory is None:
             _log.warning("the log holds rows of a region, and nothing says where that is", region=region_id)
             return None
         try:
-            return _read_floor(self._context, region_id, directory)
+            return _read_state(self._context, region_id, directory)
         except TsdbError as error:
             _log.warning("it is unknown what a region has flushed elsewhere", region=region_id, error=error)
             return None
 
 
 @requests_for(Purpose.MANIFEST)
-def _read_floor(context: EngineContext, region_id: RegionId, directory: str) -> int:
-    """Return what is flushed of a region, or that it is dropped."""
+def _read_state(context: EngineContext, region_id: RegionId, directory: str) -> LeftState:
+    """Return what the manifest of a region says; one that is dropped is removed, whatever is left of it."""
     try:
         context.store.head(f"{directory}/{DROPPING}")
     except ObjectNotFound:
         pass
     else:
-        return DROPPED
+        return _REMOVED
     try:
         state = Manifest.open(
             context.store, directory, region_id, epoch=0, checkpoint_distance=0, clock=context.clock, ids=context.ids
         ).state
     except ManifestNotFound:
-        return DROPPED
-    return DROPPED if state.is_removed else state.flushed_entry_id
+        return _REMOVED
+    return LeftState(state.flushed_entry_id, state.takeovers, state.is_removed)

@@ -16,10 +16,10 @@ from concurrent.futures import Future, TimeoutError
 
 from tsdb.engine.errors import ManifestNotFound
 from tsdb.engine.log import LogReading, NodeLog
-from tsdb.engine.manifest import Edit
+from tsdb.engine.manifest import SEQUENCE_GAP, Edit, Takeover
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush import start_flush
-from tsdb.engine.region.left import LeftRegions
+from tsdb.engine.region.left import LeftRegions, LeftState, flushed_of
 from tsdb.engine.region.opening import Arrival, Arrivals
 from tsdb.engine.region.replay import replay
 from tsdb.errors import DeadlineExceeded, TsdbError, Unsupported
@@ -29,10 +29,6 @@ from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
 _log = get_logger("tsdb.recovery")
-
-SEQUENCE_GAP = 1 << 32
-"""How many sequences are left out where a region comes from another node: rows of its log that turn up later lose
-against all that is written from then on."""
 
 STEP_TIMEOUT = Duration.of_seconds(600)
 """How long the flush of a region may take that comes from another node."""
@@ -87,10 +83,19 @@ def _find_elsewhere(
     for region_id, directory in directories.items():
         if directory is not None:
             left.add(region_id, directory)
-    floors: dict[int, int | None] = {}
-    floors.update((int(each), floor) for each, floor in left.find_floors(directories).items())
+    states = left.find(directories)
+    node_log.keep_late({each: _read_up_to(state, node_log.node) for each, state in states.items()})
+    floors: dict[int, int | None] = {each: flushed_of(state) for each, state in states.items()}
     floors.update((each, None) for each in _kept(arrivals) if each in directories)
     return floors
+
+
+def _read_up_to(state: LeftState | None, node: int) -> int | None:
+    """Up to which entry of a node others have the rows of a region: what is above may have to be handed in."""
+    if state is None:
+        return None
+    waiting = [each.entry_id for each in state.takeovers if each.node == node and not each.is_complete]
+    return min(waiting, default=state.flushed_entry_id)
 
 
 def _kept(arrivals: Arrivals) -> list[RegionId]:
@@ -197,5 +202,12 @@ class _Gap:
         region = self._arrival.region
         if self._arrival.opening.log_nodes:
             sequence = region.written.sequence + SEQUENCE_GAP
-            region.commit(self._context, Edit(flushed_sequence=sequence))
+            region.commit(self._context, Edit(flushed_sequence=sequence, takeovers=self._takeovers()))
             region.written.sequence = sequence
+
+    def _takeovers(self) -> tuple[Takeover, ...]:
+        """What the nodes that had the region may hand in later."""
+        opening, written = self._arrival.opening, self._arrival.region.written
+        nodes = opening.log_nodes if opening.may_lack_rows else ()
+        now_ms = self._context.now_ms()
+        return tuple(Takeover(each, opening.epoch, written.entry_id, written.sequence, now_ms) for each in nodes)

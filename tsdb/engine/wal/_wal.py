@@ -17,6 +17,7 @@ from tsdb.engine.log.index import LogIndex
 from tsdb.engine.log.purge import PurgePlan
 from tsdb.engine.wal._ballast import Ballast
 from tsdb.engine.wal._committer import Committer
+from tsdb.engine.wal._late import LateEntries
 from tsdb.engine.wal._marker import CleanMarker, remove_marker, write_marker
 from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._recover import RecoveredLog, Recovery, recover
@@ -58,6 +59,7 @@ class Wal:
         self._skip_corrupt = skip_corrupt
         self._purging = threading.Lock()
         self._purged_segments = 0
+        self.late = LateEntries(directory, files)
         self._index = LogIndex(
             recovered.segments, recovered.continuity, recovered.report.corruptions, skip_corrupt=skip_corrupt
         )
@@ -143,6 +145,16 @@ class Wal:
             batch_frames_max=self._options.read_batch_size,
             skip_corrupt=self._skip_corrupt,
         )
+
+    def keep_late(self, floors: Mapping[int, int]) -> dict[int, int]:
+        """Copy entries of regions that are elsewhere, to be handed in; return how many that were of each.
+
+        To be called before `read`, which lets the log go of these regions.
+        """
+        try:
+            return self.late.keep(self._recovered, self._directory, floors)
+        except OSError as error:
+            raise _cannot_open(self._directory, error) from error
 
     def floor(self, region_id: int, entry_id: int) -> None:
         """Entries of the region up to this one are durable elsewhere. Call it for every region that is opened, too."""

@@ -10,9 +10,9 @@ heartbeats = Heartbeats(client, node, report=…)             on a thread of the
 from __future__ import annotations
 
 from tsdb.meta._move_records import LoadedRecords, MoveRecord, MoveState, RegionMove, load_records
-from tsdb.meta._nodes import NodeDescription
+from tsdb.meta._nodes import LogKind, NodeDescription
 from tsdb.meta.client._channels import MetaClientSettings
-from tsdb.meta.client._client import HeartbeatReply, MetaClient, Registration
+from tsdb.meta.client._client import HeartbeatReply, MetaClient, RegionOwner, Registration
 from tsdb.meta.client._heartbeats import Heartbeats
 from tsdb.meta.client._routes import MirrorRoutes
 from tsdb.meta.client._watch import MetaWatch
@@ -21,6 +21,7 @@ __all__ = [
     "HeartbeatReply",
     "Heartbeats",
     "LoadedRecords",
+    "LogKind",
     "MetaClient",
     "MetaClientSettings",
     "MetaWatch",
@@ -29,6 +30,7 @@ __all__ = [
     "MoveState",
     "NodeDescription",
     "RegionMove",
+    "RegionOwner",
     "Registration",
     "load_records",
 ]

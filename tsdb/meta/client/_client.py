@@ -8,7 +8,7 @@ catalog is then `ChangeOutcomeUnknown`, a transaction `KvOutcomeUnknown`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,7 +23,7 @@ from tsdb.meta._wire import compare_to_json, method_path, operation_to_json, rea
 from tsdb.meta.client._channels import MetaChannels, MetaClientSettings
 from tsdb.meta.client._watch import MetaWatch
 from tsdb.meta.errors import ChangeOutcomeUnknown, ChangePending, MetasrvUnreachable
-from tsdb.model import RegionId, RegionOpening
+from tsdb.model import Peer, RegionId, RegionOpening
 from tsdb.telemetry import SpanKind, get_logger, span
 from tsdb.units import Duration
 
@@ -40,6 +40,16 @@ class Registration:
     """What a datanode has to open. Regions of tables that are being created or dropped may not be there."""
     lease: Duration
     heartbeat: Duration
+    lost: tuple[tuple[RegionId, int], ...] = ()
+    """Regions, and epochs of their new owners, that may lack rows which this node acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionOwner:
+    """The node that a region is on."""
+
+    peer: Peer
+    is_moving: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,7 @@ class MetaClient:
             tuple(RegionOpening.from_json(each) for each in value["regions"]),
             Duration(value["lease_ms"] * 1_000_000),
             Duration(value["heartbeat_ms"] * 1_000_000),
+            tuple((RegionId(region), int(epoch)) for region, epoch in value.get("lost", ())),
         )
 
     def heartbeat(
@@ -91,6 +102,16 @@ class MetaClient:
     def leave(self, node: NodeDescription) -> None:
         """Say that a datanode has stopped: it serves nothing any more, and its regions may go elsewhere."""
         self.command("leave", node_id=node.node_id, start_id=node.start_id)
+
+    def owner_of(self, region_id: RegionId) -> RegionOwner | None:
+        """Ask which node a region is on; None if there is no such region."""
+        found = self.command("owner", region_id=region_id)
+        return None if found is None else RegionOwner(Peer(found["node_id"], found["address"]), found["is_moving"])
+
+    def recovered(self, node_id: int, region_id: RegionId, rows: Mapping[int, int]) -> None:
+        """Say how many rows a node has handed in of a region that it lost, by the epochs of takeovers."""
+        by_epoch = {str(epoch): count for epoch, count in rows.items()}
+        self.command("recovered", node_id=node_id, region_id=region_id, rows=by_epoch)
 
     def change(self, change: CatalogChange) -> ChangeMade:
         """Have a change of the catalog made; ChangePending if it takes longer than `ddl_timeout`."""

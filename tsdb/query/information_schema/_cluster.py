@@ -59,6 +59,7 @@ def region_peers_table(context: InformationContext) -> pa.Table:
         "is_leader": "Yes",
         "status": [_status(peer) for peer in peers],
         "down_seconds": [peer and peer.down_seconds for peer in peers],
+        "reason": [peer and peer.reason for peer in peers],
     }
     return build_table(information_schema_of("region_peers"), len(regions), columns)
 
@@ -97,6 +98,7 @@ def region_failovers_table(context: InformationContext) -> pa.Table:
         "end_time": [row.ended_ms for row in rows],
         "lost_from_entry": [row.lost_from_entry for row in rows],
         "lost_to_entry": [row.lost_to_entry for row in rows],
+        "recovered_rows": [row.recovered_rows for row in rows],
         "last_error": [row.last_error for row in rows],
     }
     return build_table(information_schema_of("region_failovers"), len(rows), columns)

@@ -50,6 +50,8 @@ class PeerRow:
     is_alive: bool = True
     down_seconds: int | None = None
     is_moving: bool = False
+    reason: str | None = None
+    """Why the region is not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class FailoverRow:
     lost_from_entry: int | None = None
     """Entries from here on were acknowledged by the lost node and may be missing."""
     lost_to_entry: int | None = None
+    """Up to here the lost node had certainly written."""
+    recovered_rows: int | None = None
+    """What the lost node handed in when it was back; None as long as it has not."""
     last_error: str | None = None
 
 

@@ -109,11 +109,11 @@ _COLUMNS: dict[str, str] = {
         unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name
         referenced_table_name""",
     "region_failovers": """failover_id region_id:u64 from_peer_id:u64 to_peer_id:u64? state reason start_time:ts3
-        end_time:ts3? lost_from_entry:u64? lost_to_entry:u64? last_error?""",
+        end_time:ts3? lost_from_entry:u64? lost_to_entry:u64? recovered_rows:u64? last_error?""",
     "region_info": f"""{_REGION} region_group:u8 region_sequence:u32 state role writable:bool committed_sequence:u64
         flushed_sequence:u64? manifest_version:u64? compaction_time_window? region_options sst_format node_id:u64?""",
     "region_peers": """table_catalog table_schema table_name region_id:u64 peer_id:u64? peer_addr? is_leader? status?
-        down_seconds:i64?""",
+        down_seconds:i64? reason?""",
     "region_statistics": f"""{_REGION} region_rows:u64? written_bytes_since_open:u64? query_cpu_time_millis:u64?
         query_scanned_bytes:u64? disk_size:u64? memtable_size:u64? manifest_size:u64? sst_size:u64? sst_num:u64?
         index_size:u64? engine? region_role? memtable_rows:u64? unflushed_seconds:f64? windows:u64?

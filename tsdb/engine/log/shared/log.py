@@ -36,7 +36,7 @@ from tsdb.engine.log.shared.outbox import Shipment
 from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
 from tsdb.engine.log.shared.shipper import Shipper
-from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
+from tsdb.engine.log.store import LateLog, LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
 from tsdb.engine.parallel import in_parallel
 from tsdb.errors import StartError, TsdbError
 from tsdb.store import ObjectStore, Purpose, StoreError, requests_for
@@ -53,6 +53,13 @@ class LocalLog(LogStore, Protocol):
     @property
     def recovered_entries(self) -> Mapping[int, int]:
         """The last entry of each region that the log held when it was opened."""
+
+    @property
+    def late(self) -> LateLog:
+        """Entries of regions that are elsewhere, which nobody else has."""
+
+    def keep_late(self, floors: Mapping[int, int]) -> Mapping[int, int]:
+        """Copy entries of regions above their floors to `late`, before the log lets go of them."""
 
 
 class SharedLog:
@@ -161,6 +168,8 @@ class SharedLog:
 
     def strangers(self, present: Collection[int]) -> dict[int, str | None]:
         held = set(self._history.last_entries())
+        if self._local is not None:
+            held |= set(self._local.recovered_entries)
         with requests_for(Purpose.LOG):
             if self._history.continuity.corruptions():
                 # Entries of any region that was ever here may be in what is damaged.
@@ -186,6 +195,35 @@ class SharedLog:
         local = self._local.read(staying)
         shared = self._read_shared(after, known=local_last, elsewhere=elsewhere)
         return JoinedReading(local, shared, self._history.last_entries(), ship=self._ship, fill=self._fill)
+
+    @property
+    def late(self) -> LateLog | None:
+        return None if self._local is None else self._local.late
+
+    @property
+    def is_continued(self) -> bool:
+        return self._local is not None and not self._is_stale
+
+    def keep_late(self, flushed: Mapping[int, int | None]) -> None:
+        if self._local is None:
+            return
+        shipped, held = self._history.last_entries(), self._local.recovered_entries
+        floors = {each: max(floor or 0, shipped.get(each, 0)) for each, floor in flushed.items() if each in held}
+        floors = {each: floor for each, floor in floors.items() if held[each] > floor}
+        kept = self._local.keep_late(floors) if floors else {}
+        for region_id, entries in kept.items():
+            _log.warning(
+                "the local log has entries of a region that was taken over without them; they are handed in",
+                region=region_id,
+                entries=entries,
+                last_entry=held[region_id],
+            )
+
+    def floor_elsewhere(self, region_id: int, entry_id: int) -> None:
+        self._index.set_flushed(region_id, entry_id)
+        shipped = self._index.last_entry(region_id)
+        if self._local is not None and shipped is not None:
+            self._local.floor(region_id, min(entry_id, shipped))
 
     def read_again(self, after: Mapping[int, int]) -> LogReading:
         # Afterwards everything that was appended is in the store, and the log was ours until then.
