@@ -24,7 +24,19 @@ from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
 from tsdb.clock import ManualClock
 from tsdb.engine import manifest, sst, wal
-from tsdb.engine.region import change, closing, compact, drop, flush, opening, quarantine, takeover, trim, write
+from tsdb.engine.region import (
+    change,
+    closing,
+    compact,
+    drop,
+    flush,
+    hand_in,
+    opening,
+    quarantine,
+    takeover,
+    trim,
+    write,
+)
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -41,8 +53,8 @@ ANNOUNCED = (
     *quarantine.CRASH_POINTS,
     *write.CRASH_POINTS,
 )
-MOVING = (*opening.CRASH_POINTS, *takeover.CRASH_POINTS, *closing.CRASH_POINTS)
-"""Places that only nodes of a cluster pass: `tests/engine/moves/test_crash.py`."""
+MOVING = (*opening.CRASH_POINTS, *takeover.CRASH_POINTS, *closing.CRASH_POINTS, *hand_in.CRASH_POINTS)
+"""Places that only nodes of a cluster pass: `test_crash.py` and `test_late_rows.py` in `tests/engine/moves`."""
 STARTING = (
     "wal.recover.before_truncate",
     "wal.recover.after_truncate",

@@ -60,6 +60,9 @@ class Datanodes:
             raise Refused("the answer was lost")
         return found
 
+    def takeovers(self, peer: Peer, region_ids: Sequence[RegionId]) -> Mapping[RegionId, Sequence[tuple[int, int]]]:
+        return {}
+
     def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, timeout: Duration | None = None) -> None:
         fault = self._fault(peer)
         if self.open.get(peer.node_id, {}).pop(region_id, None) is not None and flush:
@@ -422,8 +425,29 @@ def test_a_node_that_answers_is_left_alone_for_a_while() -> None:
 def test_a_new_leader_waits_for_nodes_that_it_has_never_heard_of() -> None:
     world = SupervisedWorld()
     world.nodes = NodeRegistry(world.kv, world.clock)
-    world.supervisor = world.supervise(world.nodes)
+    world.supervisor = world.supervise(world.nodes, unheard_alone_seconds=60.0)
     world.live(50, 2, 3)
     assert world.begun == []
     world.live(15, 2, 3)
+    assert world.begun == [1]
+
+
+def test_a_new_leader_waits_less_for_a_node_that_alone_is_not_heard_of() -> None:
+    world = SupervisedWorld()
+    world.supervisor = world.supervise(NodeRegistry(world.kv, world.clock))
+    world.nodes = world.supervisor._nodes
+    world.live(15, 2, 3)
+    assert world.begun == []
+    world.live(10, 2, 3)
+    assert world.begun == [1]
+
+
+def test_a_new_leader_that_hears_of_few_waits_for_all_to_come_back() -> None:
+    world = SupervisedWorld()
+    world.supervisor = world.supervise(NodeRegistry(world.kv, world.clock))
+    world.nodes = world.supervisor._nodes
+    world.live(50, 3)
+    assert world.begun == []
+    # One more comes; the last one is now alone.
+    world.live(3, 2, 3)
     assert world.begun == [1]

@@ -12,7 +12,7 @@ reason.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tsdb.clock import Clock
@@ -23,6 +23,9 @@ from tsdb.telemetry import gauge, get_logger
 
 UNHEARD_SECONDS = 60.0
 """How long a new leader waits for a node that it has never heard of: after a power cut, all nodes come back."""
+UNHEARD_ALONE_SECONDS = 20.0
+"""How long it waits when most of the others were heard of since it leads: then it was no power cut. That needs no
+heartbeats in the metadata, which would cost a transaction for each of them."""
 REACHABLE_SECONDS = 60.0
 """How long a node may be silent that still answers when it is called."""
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 60.0, 3600.0
@@ -44,6 +47,7 @@ class Supervision:
     is_enabled: bool = False
     """Whether lost nodes are failed over at all."""
     unheard_seconds: float = UNHEARD_SECONDS
+    unheard_alone_seconds: float = UNHEARD_ALONE_SECONDS
     reachable_seconds: float = REACHABLE_SECONDS
     again_seconds: float = AGAIN_SECONDS
     heartbeat_seconds: float = HEARTBEAT.seconds
@@ -90,6 +94,8 @@ class FailureSupervisor:
         self._begun: dict[int, tuple[float, float]] = {}
         """By node, when its regions may be tried again, and how long after that."""
         self._was_braked = False
+        self._patience = settings.unheard_seconds
+        """How long a node may be silent that was never heard of."""
 
     def tick(self) -> list[int]:
         """Look at all datanodes; begin failovers where they are due; return the nodes that are suspected."""
@@ -97,6 +103,7 @@ class FailureSupervisor:
         states = [each for each in self._nodes.states(NodeRole.DATANODE) if self._counts_in(each, counts)]
         for state in states:
             self._listen(state)
+        self._patience = self._choose_patience(states)
         suspects = [each for each in states if self._is_suspect(each) and counts.get(each.description.node_id)]
         _SUSPECTED.set(len(suspects))
         if self._settings.is_enabled and suspects and not self._is_held_back(len(suspects), len(states)):
@@ -107,6 +114,12 @@ class FailureSupervisor:
     def _counts_in(self, state: NodeState, counts: Mapping[int, int]) -> bool:
         """Nodes that are gone for good and have no regions are not counted."""
         return self._nodes.may_live(state) or bool(counts.get(state.description.node_id))
+
+    def _choose_patience(self, states: Sequence[NodeState]) -> float:
+        unheard = sum(each.heard_ns is None for each in states)
+        is_alone = unheard < len(states) and not is_braked(unheard, len(states))
+        settings = self._settings
+        return min(settings.unheard_seconds, settings.unheard_alone_seconds) if is_alone else settings.unheard_seconds
 
     def _listen(self, state: NodeState) -> None:
         node_id = state.description.node_id
@@ -123,7 +136,7 @@ class FailureSupervisor:
         if state.has_left:
             return True
         if state.heard_ns is None:
-            return self._nodes.silent_seconds(state) >= self._settings.unheard_seconds
+            return self._nodes.silent_seconds(state) >= self._patience
         return self._detectors[state.description.node_id].phi(self._clock.monotonic_ns() / 1e9) >= THRESHOLD
 
     def _is_held_back(self, suspects: int, nodes: int) -> bool:

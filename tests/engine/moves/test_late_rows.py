@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,9 +15,10 @@ from tests.engine.moves.nodes import FAST, ONE, TWO, Cluster, Node, opening
 from tsdb.engine import Acknowledge
 from tsdb.engine.errors import LateRowsUnexpected, RegionNotFound
 from tsdb.engine.manifest import SEQUENCE_GAP, Takeover
-from tsdb.engine.region.hand_in import HandIn, plan_hand_in
+from tsdb.engine.region.hand_in import CRASH_POINTS, HandIn, plan_hand_in
 from tsdb.errors import TsdbError
 from tsdb.model import AddColumn, LateEntry, LateRows, RegionId, RegionOpening, RegionOptions
+from tsdb.store import on_crash_point
 from tsdb.units import Duration
 
 LOCAL = replace(
@@ -278,3 +280,27 @@ def test_a_hand_in_whose_commit_fails_or_loses_its_reply_can_be_repeated(cluster
     cluster.store.up()
     assert hand_in(first, second) == [LateRows(1, 3, is_complete=True)]
     assert second.times() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_both_nodes_die_in_the_middle_of_a_hand_in(tmp_path: Path, point: str) -> None:
+    """What the store and the disk of the returning node have at that moment is enough: every row is there, once."""
+    cluster = Cluster(tmp_path / "first")
+    _, second = taken_over(cluster, RegionOptions(append_mode=True))
+    left: dict[str, tuple[bytes, int]] = {}
+
+    def die(name: str) -> None:
+        if name == point and not left:
+            left.update(cluster.inner._objects)
+            shutil.copytree(tmp_path / "first" / "wal-1", tmp_path / "again" / "wal-1")
+
+    with on_crash_point(die):
+        hand_in(back(cluster), second)
+    assert left
+    again = Cluster(tmp_path / "again")
+    again.inner._objects = left
+    owner = again.start(3, lossy(ONE, 2, 2), settings=LOCAL)
+    assert hand_in(back(again), owner) == [LateRows(1, 3, is_complete=True)]
+    assert owner.times() == [1, 2, 3, 4, 5]
+    again.end()
+    cluster.end()

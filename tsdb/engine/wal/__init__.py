@@ -18,7 +18,6 @@ CRASH_POINTS = (
     "wal.recover.before_truncate",
     "wal.recover.after_truncate",
     "wal.close.before_marker",
-    "wal.late.before_rename",
 )
 """The places of the log where a test can end the process."""
 
