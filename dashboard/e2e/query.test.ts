@@ -1,6 +1,6 @@
 // The screen Query against a server with the demo data.
 import { readFileSync } from "node:fs";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { checkAccessibility, checkWidth, open, PHONE, screenshot, startBrowser } from "./browser";
 import { type Server, startServer } from "./server";
@@ -30,6 +30,13 @@ async function ask(page: Page, text: string): Promise<void> {
   await page.keyboard.press("Control+a");
   await page.keyboard.insertText(text);
   await page.keyboard.press("Control+Enter");
+}
+
+/** Take a completion with Enter. The editor ignores keys while a list is new, so that it does not surprise. */
+async function accept(page: Page, option: Locator): Promise<void> {
+  await option.waitFor();
+  await page.waitForTimeout(500);
+  await page.keyboard.press("Enter");
 }
 
 async function waitRows(page: Page, text: string | RegExp): Promise<void> {
@@ -125,8 +132,7 @@ test("completion knows tables, columns, metrics and labels", async () => {
   await editorOf(page).click();
   await page.waitForLoadState("networkidle");
   await page.keyboard.type("SELECT usage FROM host_m");
-  await choice(/host_metrics/).waitFor();
-  await page.keyboard.press("Enter");
+  await accept(page, choice(/host_metrics/));
   for (let at = 0; at < " FROM host_metrics".length; at += 1) await page.keyboard.press("ArrowLeft");
   await page.keyboard.type("_u");
   await choice(/usage_user/).waitFor();
@@ -135,8 +141,7 @@ test("completion knows tables, columns, metrics and labels", async () => {
   await page.getByRole("tab", { name: "PromQL" }).click();
   await editorOf(page).click();
   await page.keyboard.type("http_requests");
-  await choice(/http_requests_total/).waitFor();
-  await page.keyboard.press("Enter");
+  await accept(page, choice(/http_requests_total/));
   await page.keyboard.type("{co");
   await choice(/^code/).waitFor();
   expect(problems).toEqual([]);
