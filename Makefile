@@ -231,5 +231,6 @@ $(SITE)/index.html: $(NPM_READY) $(DASHBOARD_SOURCES)
 
 $(NPM_READY): dashboard/package.json dashboard/package-lock.json
 	@echo "installing the packages of the dashboard (about 30 s)"
-	@cd dashboard && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@# `npm ci` refuses a lock file without the packages of other systems; this takes the same versions, and leaves the file.
+	@cd dashboard && npm install --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

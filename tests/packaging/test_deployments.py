@@ -25,8 +25,6 @@ from tests.packaging.programs import (
     workloads,
 )
 from tsdb.cli._commands import _tree
-from tsdb.config import Component, load_config
-from tsdb.config._schema import keys_of
 
 PROGRAMS = programs()
 PRODUCT_IMAGE = "tsdb"
@@ -69,18 +67,6 @@ def test_the_command_line_takes_the_options_and_files(program: Program) -> None:
     effective(program)
     for file in program.files.values():
         assert str(file) in " ".join(str(program.files.get(each, each)) for each in program.arguments)
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_every_key_that_is_set_has_an_effect(program: Program) -> None:
-    component = Component(program.component)
-    (file,) = program.files.values() or (None,)
-    options = {}
-    if component is Component.DATANODE:
-        options = {"node_id": "1"}
-    loaded = load_config(component, file=file, options=options, environment=program.variables)
-    assert loaded.reserved_keys() == ()
-    assert len(keys_of(component)) > len(loaded.origins)
 
 
 def test_a_wrong_option_would_be_found() -> None:

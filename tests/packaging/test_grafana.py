@@ -25,6 +25,8 @@ from tests.telemetry.test_metrics import documented
 from tsdb.config import Component, StandaloneConfig, load_config
 from tsdb.promql import VectorSelector, parse_promql, walk
 
+pytestmark = pytest.mark.timeout(300)
+
 WAIT_SECONDS_MAX = 60.0
 GRID_WIDTH = 24
 FILES = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))

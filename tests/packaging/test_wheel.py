@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 import venv
 import zipfile
@@ -21,6 +22,7 @@ from tests.server_process import ServerProcess
 ROOT = Path(__file__).parents[2]
 INSTALL_SECONDS_MAX = 900
 FIRST_QUERY_SECONDS_MAX = 60
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("TSDB_WHEEL") != "all", reason="run by `make wheel-test`"),
@@ -119,6 +121,9 @@ def test_it_serves_writes_and_queries(installed: tuple[Path, dict[str, str], flo
         print(f"\nfirst query {answered - started:.1f} s after the start, {answered - ready:.1f} s after `pip install`")
         assert answered - started < FIRST_QUERY_SECONDS_MAX
         _use(server)
+        if (programs.parent / "lib" / f"python{_VERSION}" / "site-packages" / SITE / "index.html").exists():
+            page = server.get("/dashboard/")
+            assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (200, "text/html")
         subprocess.run(
             [str(programs / "tsdb"), "demo", "--hours", "0.2", "-q", "--url", server.url],
             env=variables, check=True, timeout=120,
