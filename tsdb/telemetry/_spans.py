@@ -6,8 +6,8 @@ The current span is a context variable: it follows a request through coroutines,
 copies the context. What runs on other threads is given the span. Work without a current span is not traced, and costs
 one look at the variable: whether a request is traced is decided once, at its beginning (`Tracing.begin`).
 
-Spans are our own and not those of OpenTelemetry's SDK: there, a request that is not sampled costs 10 µs for each of its
-spans, and nothing here.
+Spans are our own and not those of OpenTelemetry's SDK, where a request that is not sampled costs 20 µs for each of its
+spans (decision 0029).
 """
 
 from __future__ import annotations

@@ -58,14 +58,16 @@ class LateEntries:
     def read(self, region_id: int) -> Iterator[list[LateEntry]]:
         """Yield the entries of a region, in order, in batches of a moderate size."""
         batch: list[LateEntry] = []
+        nbytes = 0
         with self._lock:
             numbers = sorted(number for number, regions in self._regions.items() if region_id in regions)
         for number in numbers:
             for entry in self._read(number, region_id):
                 batch.append(entry)
-                if sum(len(each.payload) for each in batch) >= BATCH_BYTES_MAX:
+                nbytes += len(entry.payload)
+                if nbytes >= BATCH_BYTES_MAX:
                     yield batch
-                    batch = []
+                    batch, nbytes = [], 0
         if batch:
             yield batch
 
