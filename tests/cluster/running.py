@@ -177,12 +177,18 @@ def running_cluster(
 
 
 def _put_proxies_between(cluster: Cluster, ports: Sequence[int], s3: S3Server | None, stack: ExitStack) -> None:
-    """Let each datanode have ways of its own to the metadata servers and the object store."""
+    """Let each datanode have ways of its own to the metadata servers and the object store.
+
+    A metadata server tells clients where the leader is: that is a proxy, too, so that no way leads around the proxies.
+    Clients that do not reach the leader there go back to the addresses of their own.
+    """
+    shared = [stack.enter_context(running_proxy(port)) for port in ports]
+    for node, proxy in zip(cluster.metasrvs, shared, strict=True):
+        node.environment["TSDB_METASRV__SERVER_ADDR"] = proxy.address
     for number, node in cluster.datanodes.items():
         links = [stack.enter_context(running_proxy(port)) for port in ports]
-        cluster.to_metasrv[number] = links
-        addresses = ",".join(each.url.removeprefix("http://") for each in links)
-        node.environment["TSDB_DATANODE__META_CLIENT__METASRV_ADDRS"] = addresses
+        cluster.to_metasrv[number] = [*links, *shared]
+        node.environment["TSDB_DATANODE__META_CLIENT__METASRV_ADDRS"] = ",".join(each.address for each in links)
         if s3 is not None:
             store = stack.enter_context(running_proxy(int(s3.endpoint.rpartition(":")[2].rstrip("/"))))
             cluster.to_store[number] = store

@@ -35,6 +35,8 @@ def test_the_regions_of_a_table_are_on_different_nodes(cluster: Cluster) -> None
     assert sorted(cluster.place_of("spread").values()) == [1, 2, 3]
     rows = cluster.sql("SELECT peer_type, count(*) FROM information_schema.cluster_info GROUP BY 1 ORDER BY 1")
     assert rows == [["DATANODE", 3], ["FRONTEND", 2], ["METASRV", 1]]
+    unknown = cluster.sql("SELECT DISTINCT peer_type FROM information_schema.cluster_info WHERE uptime IS NULL")
+    assert unknown == [["METASRV"]], "when a metadata server was started is not known"
 
 
 def test_rows_of_all_regions_are_found(cluster: Cluster) -> None:

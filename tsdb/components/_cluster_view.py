@@ -50,9 +50,8 @@ class MetaCluster:
             return PeerRow(peer.node_id, peer.address)
         for each in nodes:
             if each["role"] == NodeRole.DATANODE.value and each["node_id"] == peer.node_id:
-                is_alive = bool(each["is_alive"])
-                if is_alive:
-                    return PeerRow(peer.node_id, peer.address)
+                if each["is_alive"]:
+                    return PeerRow(peer.node_id, peer.address, is_moving=self._routes.is_moving(region_id))
                 return PeerRow(peer.node_id, peer.address, False, int(each["silent_seconds"]), reason=_why_down(each))
         return PeerRow(peer.node_id, peer.address, is_alive=False, reason="the datanode is not known")
 
@@ -161,6 +160,6 @@ def _metasrv_row(address: str, *, is_leader: bool) -> NodeRow:
         hostname="",
         version="",
         commit="",
-        started_ms=0,
+        started_ms=None,
         status=json.dumps({"is_leader": is_leader}),
     )

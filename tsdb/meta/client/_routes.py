@@ -49,6 +49,11 @@ class MirrorRoutes:
             raise NodeNotKnown("the address of a datanode is not known", node_id=place.node_id, region_id=region_id)
         return Peer(place.node_id, address)
 
+    def is_moving(self, region_id: RegionId) -> bool:
+        """Whether a region is on its way to another datanode."""
+        place = self._places.place_of(region_id)
+        return place is not None and place.is_moving
+
     def peers(self) -> list[Peer]:
         """All datanodes, by id."""
         return self._places.peers()

@@ -34,7 +34,7 @@ def cluster_info_table(context: InformationContext) -> pa.Table:
         "version": [node.version for node in nodes],
         "git_commit": [node.commit for node in nodes],
         "start_time": [node.started_ms for node in nodes],
-        "uptime": [_in_seconds(now_ms - node.started_ms) for node in nodes],
+        "uptime": [None if node.started_ms is None else _in_seconds(now_ms - node.started_ms) for node in nodes],
         "active_time": [None if node.quiet_ms is None else str(Duration(node.quiet_ms * _MS_NS)) for node in nodes],
         "node_status": [node.status for node in nodes],
     }

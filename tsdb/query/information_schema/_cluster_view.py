@@ -29,7 +29,8 @@ class NodeRow:
     hostname: str
     version: str
     commit: str
-    started_ms: int
+    started_ms: int | None
+    """None if that is not known."""
     cpu_millicores: int = 0
     """How much there is."""
     memory_bytes: int = 0
