@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -74,15 +75,18 @@ def store(request: pytest.FixtureRequest) -> Iterator[CoordinationStore]:
 def test_a_change_is_finished_or_undone_wherever_its_leader_is_deposed(
     store: CoordinationStore, tmp_path: Path
 ) -> None:
-    with running_cluster(tmp_path, servers=4, store=store) as cluster:
+    # A leader that recovers may be deposed, too, and those before it still wait: there is always another one.
+    with running_cluster(tmp_path, servers=8, store=store) as cluster, ExitStack() as stack:
         client = cluster.client()
         client.register(datanode(1))
         heartbeats = Heartbeats(
             client, datanode(1), SystemClock(), report=lambda: ({}, ()), interval=Duration.of_seconds(0.1)
         )
         heartbeats.start()
+        stack.callback(heartbeats.stop)
         mirror = MirrorKv(client.watch(), client.transact)
         mirror.start(30)
+        stack.callback(mirror.close)
         catalog = RemoteCatalog(mirror, client.change)
         world = World(store, LocalStore(tmp_path / "store"), cluster.engine, catalog)  # type: ignore[arg-type]
         deposer = Deposer(cluster)
@@ -109,5 +113,3 @@ def test_a_change_is_finished_or_undone_wherever_its_leader_is_deposed(
                 }
         assert deposer.depositions == len(CRASH_POINTS)
         assert unknown
-        heartbeats.stop()
-        mirror.close()

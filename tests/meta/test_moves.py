@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.catalog.worlds import draft
@@ -174,6 +174,7 @@ PLACE = RegionPlace(1)
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_moves, "_PAUSE_MIN_SECONDS", 0.0)
+    monkeypatch.setattr(_moves, "_AGAIN_SECONDS", 0.0)
 
 
 def test_the_regions_of_a_lost_node_go_to_others_with_the_rows_of_its_log() -> None:
@@ -261,6 +262,7 @@ def test_old_records_are_forgotten() -> None:
     st.booleans(),
     st.integers(0, 100),
 )
+@example(["", "before"] * 5 + ["before"], [12], False, False, 0)
 def test_whatever_fails_no_epoch_has_two_nodes_and_no_rows_are_left_behind(
     faults: list[str], ends: list[int], is_failover: bool, comes_back: bool, seed: int
 ) -> None:

@@ -61,6 +61,10 @@ _MOVED = counter("tsdb_meta_regions_moved_total", "Regions that got another node
 _NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was given up.", labels=["reason"])
 
 
+class MoveUnfinished(TsdbError):
+    """A move has to be tried again."""
+
+
 class NodeCalls(Protocol):
     """What is asked of one datanode."""
 
@@ -142,7 +146,8 @@ class RegionMoves:
     def run(self, record: MoveRecord) -> dict[str, Any]:
         """Move the regions of a record, in a few attempts; what could not be moved is given up.
 
-        While the metadata cannot be changed it is tried again: the record is not ended, and the place may be moving.
+        While the metadata cannot be changed, or a node that keeps a region does not answer, it is tried again: the
+        record is not ended, and the place may be moving.
         """
         while True:
             try:
@@ -350,10 +355,20 @@ class RegionMoves:
             # Rows that only its disk has are with those to be handed in, if it was started meanwhile.
             lacks_rows = may_lack_rows(self._nodes, record.from_node)
             logs = (record.from_node,) if lacks_rows else ()
-            opening = RegionOpening(region_id, directory, kept.epoch, logs, lacks_rows)
-            error = self._open(record.from_node, [opening]).get(region_id)
-            if error is not None:
-                _log.error("a region that stays could not be opened again", region=region_id, error=error)
+            self._reopen(peer, RegionOpening(region_id, directory, kept.epoch, logs, lacks_rows))
+
+    def _reopen(self, peer: Peer, opening: RegionOpening) -> None:
+        """Have a live node open a region that stays with it; an error if it is not known whether it did."""
+        region_id = opening.region_id
+        try:
+            error = self._calls.open_regions(peer, [opening], timeout=OPEN_TIMEOUT).get(region_id)
+        except Exception as failure:
+            # The node lives, and nobody else would have it open the region: the move is not over.
+            raise MoveUnfinished(
+                "a region that stays may be closed", region_id=region_id, node_id=peer.node_id
+            ) from failure
+        if error is not None:
+            _log.error("a region that stays could not be opened again", region=region_id, error=error)
 
     def _place(self, region_id: RegionId) -> RegionPlace | None:
         return places_of(self._kv, table_id_of(region_id)).get(region_number(region_id))

@@ -16,6 +16,7 @@ from tsdb.engine import Acknowledge
 from tsdb.engine.errors import LateRowsUnexpected, RegionNotFound
 from tsdb.engine.manifest import SEQUENCE_GAP, Takeover
 from tsdb.engine.region.hand_in import CRASH_POINTS, HandIn, plan_hand_in
+from tsdb.engine.wal import LATE_CRASH_POINTS
 from tsdb.errors import TsdbError
 from tsdb.model import AddColumn, LateEntry, LateRows, RegionId, RegionOpening, RegionOptions
 from tsdb.store import on_crash_point
@@ -282,7 +283,7 @@ def test_a_hand_in_whose_commit_fails_or_loses_its_reply_can_be_repeated(cluster
     assert second.times() == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("point", [*LATE_CRASH_POINTS, *CRASH_POINTS])
 def test_both_nodes_die_in_the_middle_of_a_hand_in(tmp_path: Path, point: str) -> None:
     """What the store and the disk of the returning node have at that moment is enough: every row is there, once."""
     cluster = Cluster(tmp_path / "first")

@@ -162,7 +162,8 @@ async def test_what_is_wrong_with_a_body_that_nobody_reads_is_no_matter(caplog: 
         answer = await say(started, b"POST /nowhere HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
         assert answer.startswith(b"HTTP/1.1 404 ")
     gc.collect()
-    assert not caplog.records
+    # Threads that other tests of this process left may have something to say.
+    assert not [record for record in caplog.records if not record.name.startswith("tsdb.meta")]
 
 
 async def test_streams_have_chunks_and_end_with_the_connection_for_older_clients() -> None:

@@ -40,7 +40,7 @@ from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.recovery")
 
-CRASH_POINTS = ("wal.late.before_rename", "hand_in.after_files", "hand_in.after_manifest")
+CRASH_POINTS = ("hand_in.after_files", "hand_in.after_manifest")
 _KINDS = (FrameKind.DATA, FrameKind.DELETE)
 
 

@@ -29,6 +29,7 @@ from tsdb.engine.wal._segment import (
 from tsdb.model import LateEntry
 from tsdb.store import Files, crash_point, make_directories, write_all
 
+LATE_CRASH_POINTS = ("wal.late.before_rename",)
 BATCH_BYTES_MAX = 8 << 20
 """How much is handed in at a time."""
 _DIRECTORY = "late"
