@@ -1,4 +1,4 @@
-"""etcd, S3 and clusters for a whole run of tests."""
+"""etcd, S3 and clusters. A cluster ends with the tests of this folder: its processes cost something while they wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def s3() -> S3Server:
     return shared_s3()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
     """A collector of traces."""
     collector = Collector()
@@ -26,7 +26,7 @@ def collector() -> Iterator[Collector]:
     collector.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Cluster]:
     """A cluster whose processes are not killed: three datanodes with files of their own, metadata in memory.
 
