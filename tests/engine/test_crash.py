@@ -53,7 +53,13 @@ ANNOUNCED = (
     *quarantine.CRASH_POINTS,
     *write.CRASH_POINTS,
 )
-MOVING = (*opening.CRASH_POINTS, *takeover.CRASH_POINTS, *closing.CRASH_POINTS, *hand_in.CRASH_POINTS)
+MOVING = (
+    *opening.CRASH_POINTS,
+    *takeover.CRASH_POINTS,
+    *closing.CRASH_POINTS,
+    *wal.LATE_CRASH_POINTS,
+    *hand_in.CRASH_POINTS,
+)
 """Places that only nodes of a cluster pass: `test_crash.py` and `test_late_rows.py` in `tests/engine/moves`."""
 STARTING = (
     "wal.recover.before_truncate",

@@ -29,7 +29,7 @@ from tests.server_process import ServerProcess
 
 IS_LONG = SECONDS > 10
 ROUNDS = max(1, int(SECONDS // 60)) if IS_LONG else 1
-STATEMENTS = 100 if IS_LONG else 18
+STATEMENTS = 100 if IS_LONG else 12
 CLIENTS = ("http", "http", "http", "http", "mysql", "mysql", "mysql", "postgres", "postgres", "postgres")
 CLIENTS = CLIENTS if IS_LONG else CLIENTS[1:3] + CLIENTS[4:6] + CLIENTS[7:9]
 DEADLINE_SECONDS = 2
