@@ -11,6 +11,9 @@ A number may also be free because something else deleted its object. Objects say
 them: a hole below that is a loss, and not the end.
 
 Several may seal a term at the same time, and each may create a fence. The first of them is the end.
+
+A writer that lives and is busy creates objects faster than they are looked at. Once it was first at a number, a fence
+is put some numbers ahead, which it cannot pass; the end is there, or before it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from tsdb.engine.log.shared.layout import TermListing, object_path
 from tsdb.engine.log.shared.terms import list_term, persist
 from tsdb.store import ObjectExists, ObjectNotFound, ObjectStore
 
+AHEAD_MIN, AHEAD_MAX = 16, 1 << 20
+"""How far ahead of a busy writer a fence is put: farther if it has come that far meanwhile."""
+
 
 def place_fence(
     store: ObjectStore, node: int, term: int, *, nonce: bytes, by: str, reason: str, clock: Clock
@@ -41,9 +47,16 @@ def place_fence(
         if listing.tip is not None:
             return listing
         number: int | None = _find_end(store, node, listing)
-        while number is not None and not _is_fenced(
-            store, ObjectIdentity(node, term, number, nonce), by, reason, clock
-        ):
+        ahead = 0
+
+        def is_fenced(number: int) -> bool:
+            return _is_fenced(store, ObjectIdentity(node, term, number, nonce), by, reason, clock)
+
+        while number is not None and not is_fenced(number):
+            if not ahead:
+                ahead = AHEAD_MIN
+                while not is_fenced(number + ahead) and ahead < AHEAD_MAX:
+                    ahead *= 2
             number = number + 1 if _exists(store, object_path(node, term, number)) else None
         again = persist(lambda: list_term(store, node, term))
         if number is not None and again.floor <= number:
