@@ -1,4 +1,4 @@
-"""One backup or prune at a time in a destination, whoever runs it."""
+"""One backup or prune at a time in a destination, by any server or command."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_rows_that_were_not_shipped_come_back_with_their_node(cluster: Cluster) 
     cluster.datanodes[lost].start()
     cluster.wait_until(LOSSES, [[SHIPPED + 1, SHIPPED + LATE, LATE]])
     check_rows(cluster)
-    # Nothing comes a second time, wherever the region is and whoever starts.
+    # Nothing comes a second time, wherever the region is, whatever starts.
     cluster.datanodes[lost].kill()
     cluster.datanodes[lost].start()
     check_rows(cluster)
