@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ def run(local: LocalDatabase, text: str, session: Session | None = None) -> list
     return rows
 
 
+def rehearsal(local: LocalDatabase) -> Callable[[str, Session, float], None]:
+    def answer(text: str, session: Session, seconds_max: float) -> None:
+        for _ in local.database.services.queries.query(text, session):
+            pass
+
+    return answer
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A directory with a table in a data file, which nobody has read."""
@@ -57,7 +66,7 @@ def test_what_was_asked_last_is_decoded_before_it_is_asked_again(home: Path) -> 
     assert statements == [RecentStatement(HOSTS.format(2), "public", Dialect.GENERIC, "UTC")]
     assert stat.S_IMODE((home / STATEMENTS_FILE).stat().st_mode) == 0o600
     local = open_directory(home)
-    assert warm_up(local.database.services.queries, statements, seconds_max=60) == ROUNDS
+    assert warm_up(rehearsal(local), statements, seconds_max=60) == ROUNDS
     before = run(local, VECTORS)
     assert run(local, HOSTS.format(2)) == [{"host": "a", "v": 3.0}, {"host": "b", "v": 2.0}]
     assert run(local, VECTORS) == before
@@ -88,9 +97,19 @@ def test_statements_that_fail_and_time_that_is_over_are_no_trouble(home: Path) -
     local = open_directory(home)
     gone = RecentStatement("SELECT max(v) FROM gone", "public", Dialect.GENERIC, "UTC")
     known = RecentStatement(HOSTS.format(0), "public", Dialect.GENERIC, "UTC")
-    assert warm_up(local.database.services.queries, [gone, known], seconds_max=60) == 2 * ROUNDS
-    assert warm_up(local.database.services.queries, [gone, known], seconds_max=0) == 0
+    assert warm_up(rehearsal(local), [gone, known], seconds_max=60) == 2 * ROUNDS
+    assert warm_up(rehearsal(local), [gone, known], seconds_max=0) == 0
     local.close()
+
+
+def test_statements_that_there_was_no_time_for_are_kept_for_the_next_start(home: Path) -> None:
+    local = open_directory(home)
+    run(local, HOSTS.format(0))
+    asked = RecentStatement(HOSTS.format(0), "public", Dialect.GENERIC, "UTC")
+    unreached = [RecentStatement(f"SELECT {number}", "public", Dialect.GENERIC, "UTC") for number in range(40)]
+    save_statements(local.database.services.queries, home, [asked, *unreached])
+    local.close()
+    assert load_statements(home) == [asked, *unreached[: STATEMENTS_MAX - 1]]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"statements": [{"text": 1}]}', b"\xff"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from tsdb.auth import SYSTEM, Authenticator
@@ -10,7 +12,7 @@ from tsdb.components._export_metrics import SELF_IMPORT_TABLES, MetricsExporter,
 from tsdb.components._process import Service
 from tsdb.components._settings import ServingConfig
 from tsdb.config import settings_of
-from tsdb.database import DatabaseGate, Session
+from tsdb.database import DatabaseGate, DatabasePort, Session
 from tsdb.ingest import TableRows
 from tsdb.ingest.influx import KEYS_BYTES_MAX, line_parser
 from tsdb.ingest.prometheus import SERIES_BYTES_MAX
@@ -30,6 +32,7 @@ from tsdb.servers.http import (
     COMPAT_PATHS,
     HttpApp,
     ServerFacts,
+    SqlRoutes,
     influx_routes,
     opentsdb_routes,
     otlp_routes,
@@ -58,6 +61,7 @@ class ProtocolServers:
         self.gate = DatabaseGate()
         self.authenticator = Authenticator()
         self._scheduler = QueryScheduler()
+        self._sql: SqlRoutes | None = None
         self._routes: list[ThreadedRoutes] = []
         self._grpc: GrpcServer | None = None
         self.memory: list[MemoryOwner] = []
@@ -67,7 +71,8 @@ class ProtocolServers:
         self.authenticator = app.authenticator
         self.memory = [app.bodies]
         fast_workers = self._fast_workers
-        self._routes = [sql_routes(app, self.gate, scheduler=self._scheduler, fast_workers=fast_workers)]
+        self._sql = sql_routes(app, self.gate, scheduler=self._scheduler, fast_workers=fast_workers)
+        self._routes = [self._sql]
         if fast_workers is not None:
             self._routes.append(fast_workers)
             self.memory.append(fast_workers)
@@ -99,6 +104,11 @@ class ProtocolServers:
             dashboard_routes(app)
         if self._config.http.compat_paths:
             app.add_aliases(COMPAT_PATHS)
+
+    def rehearsal(self, database: DatabasePort) -> Callable[[str, Session, float], None]:
+        """Return what answers a query before there are clients."""
+        assert self._sql is not None, "the routes are added before the database is opened"
+        return partial(self._sql.rehearse, database)
 
     def _facts(self) -> ServerFacts:
         """The server information of the Prometheus API."""

@@ -2,8 +2,8 @@
 
 The first query of its kind is planned, opens data files and decodes columns, which later ones find done. What clients
 will ask is what they have asked: when a server stops, it writes down the last statement of each of the shapes that were
-used last; when it starts, it runs them and throws the rows away. That is bounded in number and in time, and nothing
-depends on it: a file that is missing, old or damaged costs warmth only.
+used last; when it starts, it answers them and throws the answers away. That is bounded in number and in time, and
+nothing depends on it: a file that is missing, old or damaged costs warmth only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from tsdb.auth import SYSTEM
 from tsdb.errors import TsdbError
@@ -31,15 +32,22 @@ ROUNDS = 3
 WARM_SECONDS_MAX = 1.0
 """How much longer a start may take."""
 
+Rehearse: TypeAlias = Callable[[str, Session, float], None]
+"""Answers a statement in a session within some seconds, and throws the answer away."""
+
 _CHANNELS = {Dialect.MYSQL: Channel.MYSQL, Dialect.POSTGRESQL: Channel.POSTGRES}
 _log = get_logger("tsdb.warm_up")
 
 
-def save_statements(queries: QueryEngine, directory: Path) -> None:
-    """Write down what was asked last; if nothing was, the file stays as it is."""
+def save_statements(queries: QueryEngine, directory: Path, unreached: Sequence[RecentStatement] = ()) -> None:
+    """Write down what was asked last; if nothing was, the file stays as it is.
+
+    `unreached` are statements of the file for which there was no time at the start. They are kept for the next one.
+    """
     statements = queries.recent_statements(STATEMENTS_MAX, TEXT_CHARS_MAX)
     if not statements:
         return
+    statements = [*statements, *(each for each in unreached if each not in statements)][:STATEMENTS_MAX]
     content = json.dumps({"statements": [each._asdict() for each in statements]}, indent=1)
     file = directory / STATEMENTS_FILE
     try:
@@ -63,10 +71,8 @@ def load_statements(directory: Path) -> list[RecentStatement]:
         return []
 
 
-def warm_up(
-    queries: QueryEngine, statements: Sequence[RecentStatement], *, seconds_max: float = WARM_SECONDS_MAX
-) -> int:
-    """Run statements some times within a limited time, and return how many runs were done by then."""
+def warm_up(answer: Rehearse, statements: Sequence[RecentStatement], *, seconds_max: float = WARM_SECONDS_MAX) -> int:
+    """Answer statements some times within a limited time, and return how many answers were there by then."""
     if not statements:
         return 0
     began = time.monotonic()
@@ -76,7 +82,7 @@ def warm_up(
         return seconds_max - (time.monotonic() - began)
 
     # A store that does not answer must not delay the start: the thread is left alone when the time is over.
-    thread = threading.Thread(target=_run_all, args=(queries, statements, done, left), name="tsdb-warm-up", daemon=True)
+    thread = threading.Thread(target=_run_all, args=(answer, statements, done, left), name="tsdb-warm-up", daemon=True)
     thread.start()
     thread.join(seconds_max)
     _log.debug("queries of before the restart were asked", statements=len(statements), done=len(done))
@@ -84,7 +90,7 @@ def warm_up(
 
 
 def _run_all(
-    queries: QueryEngine,
+    answer: Rehearse,
     statements: Sequence[RecentStatement],
     done: list[RecentStatement],
     left: Callable[[], float],
@@ -93,18 +99,16 @@ def _run_all(
         if (seconds := left()) <= 0:
             return
         # Its table may be gone, or another one by now.
-        with suppress(TsdbError):
-            _run(queries, statement, seconds)
+        with suppress(TsdbError, TimeoutError):
+            answer(statement.text, _session_of(statement, seconds), seconds)
         done.append(statement)
 
 
-def _run(queries: QueryEngine, statement: RecentStatement, seconds: float) -> None:
-    session = Session(
+def _session_of(statement: RecentStatement, seconds: float) -> Session:
+    return Session(
         channel=_CHANNELS.get(statement.dialect, Channel.HTTP),
         database=statement.database,
         time_zone=statement.time_zone,
         identity=SYSTEM,
         timeout=Duration.of_seconds(seconds),
     )
-    for _ in queries.query(statement.text, session):
-        pass

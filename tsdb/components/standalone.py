@@ -28,6 +28,7 @@ from tsdb.database import DatabaseOptions
 from tsdb.errors import TsdbError
 from tsdb.memory import MemoryOwner
 from tsdb.processes.fork_server import Forker
+from tsdb.query import RecentStatement
 from tsdb.servers.fast_workers import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, FastWorkerProgram, FastWorkers
 from tsdb.servers.http import HttpApp
 from tsdb.telemetry import get_logger
@@ -43,6 +44,8 @@ class Standalone:
         self._config = config
         self._forker = forker
         self._open: LocalDatabase | None = None
+        self._unreached: list[RecentStatement] = []
+        """Statements of before the restart that there was no time to ask again."""
         self._protocols = ProtocolServers(config, self._fast_workers())
         self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
         self.trouble: str | None = None
@@ -72,14 +75,16 @@ class Standalone:
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
             on_fatal=self._fail,
         )
-        warm_up(self._open.database.services.queries, load_statements(home))
+        statements = load_statements(home)
+        self._unreached = statements[warm_up(self._protocols.rehearsal(self._open.database), statements) :]
         self._protocols.gate.open(self._open.database)
 
     def close(self) -> None:
         self._protocols.close()
         opened, self._open = self._open, None
         if opened is not None:
-            save_statements(opened.database.services.queries, Path(self._config.storage.data_home))
+            home = Path(self._config.storage.data_home)
+            save_statements(opened.database.services.queries, home, self._unreached)
             opened.close()
 
     def _memory_owners(self) -> list[MemoryOwner]:

@@ -33,7 +33,7 @@ from tsdb.servers.http._prometheus_remote import (
 from tsdb.servers.http._prometheus_status import ServerFacts
 from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
-from tsdb.servers.http._sql import sql_routes
+from tsdb.servers.http._sql import SqlRoutes, sql_routes
 
 __all__ = [
     "BODIES_BYTES_MAX",
@@ -49,6 +49,7 @@ __all__ = [
     "Request",
     "Response",
     "ServerFacts",
+    "SqlRoutes",
     "StreamingResponse",
     "influx_routes",
     "metasrv_routes",

@@ -8,6 +8,7 @@ of the parameter must exist.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -155,6 +156,12 @@ class SqlRoutes:
     def close(self) -> None:
         """Stop the threads without waiting for running work."""
         self._pool.close()
+
+    def rehearse(self, database: DatabasePort, text: str, session: Session, seconds_max: float) -> None:
+        """Answer a query on a thread of the scheduler and throw the answer away; from any thread but the event loop."""
+        options = FormatOptions(lambda: 0, time_zone=session.time_zone)
+        pieces = _make_pieces(database, text, session, read_format(None), options)
+        self._pool.submit(lambda work: work(), partial(deque, pieces, maxlen=0)).result(seconds_max)
 
     async def execute(self, request: Request) -> AnyResponse:
         """FastAnswer a request for statements."""
