@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
 KERNEL_SOURCES := $(shell find kernels -name target -prune -o -type f -print)
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= 3
 SITE := tsdb/servers/http/dashboard/site
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/public dashboard/scripts -type f) dashboard/index.html \
   dashboard/vite.config.ts dashboard/package-lock.json
@@ -32,7 +32,7 @@ cluster: $(VENV)/.dev-ready ## start a cluster on loopback: etcd, S3 by moto, 2 
 
 .PHONY: test
 test: $(VENV)/.dev-ready ## install what is needed and run all tests
-	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: dashboard
 dashboard: $(NPM_READY) ## check and build the dashboard, which needs Node 20 and npm
