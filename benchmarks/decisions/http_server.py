@@ -39,7 +39,7 @@ port = int(sys.argv[1])
 _OWN = """
 from tsdb.config import TlsMode
 from tsdb.servers._tls import Tls
-from tsdb.servers.http._listener import Listener
+from tsdb.servers.http.wire._listener import Listener
 
 async def serve():
     listener = Listener(app, Tls(TlsMode.DISABLE), socket.create_server(("127.0.0.1", port)), connections_max=1000)

@@ -229,20 +229,34 @@ def test_packages_of_scans_import_only_those_before_them() -> None:
     assert not offences, "\n".join(offences)
 
 
-def _part_of_database(module: str) -> str:
-    """Return the sub-package of `tsdb/database`, or the module at its top, that a module is in."""
-    parts = module.split(".")[2:]
+def _part_of(package: str, module: str) -> str:
+    """Return the sub-package of a package, or the module at its top, that a module is in."""
+    parts = module.removeprefix(package).split(".")[1:]
     return parts[0] if parts else "__init__"
 
 
-def test_parts_of_the_database_depend_on_each_other_in_one_direction() -> None:
+@pytest.mark.parametrize("package", ["tsdb.database", "tsdb.servers.http"])
+def test_parts_of_a_package_depend_on_each_other_in_one_direction(package: str) -> None:
     """`static_order` raises an error that names the parts of a cycle."""
     graph: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "tsdb" / "database").rglob("*.py")):
-        here = _part_of_database(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        imported = {_part_of_database(module) for _, module in _imports(path) if module.startswith("tsdb.database")}
+    for path in sorted(ROOT.joinpath(*package.split(".")).rglob("*.py")):
+        here = _part_of(package, ".".join(path.relative_to(ROOT).with_suffix("").parts))
+        imported = {_part_of(package, module) for _, module in _imports(path) if f"{module}.".startswith(f"{package}.")}
         graph.setdefault(here, set()).update(imported - {here})
-    assert list(TopologicalSorter(graph).static_order())[-1] == "__init__"
+    assert "__init__" in list(TopologicalSorter(graph).static_order())
+
+
+def test_the_parts_of_http_know_each_other_by_their_public_names() -> None:
+    offences = []
+    root = ROOT / "tsdb" / "servers" / "http"
+    for path in sorted(root.rglob("*.py")):
+        here = path.parent.relative_to(root).parts[:1]
+        for line, module in _imports(path):
+            _, _, inner = module.partition("tsdb.servers.http.")
+            there, _, private = inner.partition(".")
+            if private and (there,) != here:
+                offences.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+    assert not offences, "\n".join(offences)
 
 
 def test_other_packages_import_the_database_by_its_public_names() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tsdb.errors import Busy
-from tsdb.servers.http._bodies import BodyMemory
+from tsdb.servers.http.wire._bodies import BodyMemory
 
 
 async def _settled(*tasks: asyncio.Task[None]) -> list[bool]:

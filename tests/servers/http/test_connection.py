@@ -12,7 +12,7 @@ import pytest
 from tests.servers.http.test_server import connection, echo, hello, serving
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response, StreamingResponse
 from tsdb.servers.http import _connection as module
-from tsdb.servers.http._tuning import TUNING, HttpTuning
+from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 
 pytestmark = pytest.mark.timeout(20)

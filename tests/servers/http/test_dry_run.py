@@ -15,7 +15,7 @@ from tsdb.components._local import LocalDatabase
 from tsdb.database import DatabaseGate, Session, read_all
 from tsdb.query import Affected
 from tsdb.servers.http import HttpApp, _dry_run, influx_routes
-from tsdb.servers.http._dry_run import LINES_MAX, MALFORMED_MAX
+from tsdb.servers.http.ingest._dry_run import LINES_MAX, MALFORMED_MAX
 from tsdb.units import Duration
 
 NOW_NS = 1_700_000_000_000_000_000

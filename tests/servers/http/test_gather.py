@@ -18,7 +18,7 @@ from tsdb.components._local import LocalDatabase
 from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.engine.errors import SchemaOutdated, StorageFull
 from tsdb.servers.http import HttpApp, influx_routes, prometheus_remote_routes
-from tsdb.servers.http._gather import BEGUN_MAX, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
+from tsdb.servers.http.ingest._gather import BEGUN_MAX, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
 from tsdb.units import Duration
 
 WAIT_SECONDS = 10

@@ -18,7 +18,7 @@ from tsdb.components.standalone import Standalone
 from tsdb.config import StandaloneConfig
 from tsdb.database import DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, influx_routes
-from tsdb.servers.http._ingest import IngestTuning
+from tsdb.servers.http.ingest._request import IngestTuning
 from tsdb.telemetry import render as render_metrics
 from tsdb.units import Duration
 

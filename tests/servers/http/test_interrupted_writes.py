@@ -26,7 +26,7 @@ from tsdb.engine import Engine
 from tsdb.servers._scheduler import SchedulerLane
 from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, sql_routes
 from tsdb.servers.http._guard import Interruption
-from tsdb.servers.http._ingest import INGEST, IngestTuning
+from tsdb.servers.http.ingest._request import INGEST, IngestTuning
 from tsdb.units import Duration
 
 TABLES = 20

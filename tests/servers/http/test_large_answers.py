@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tsdb.errors import Unsupported
-from tsdb.servers.http._formats import PARALLEL_ROWS_MIN, FormatOptions, encode_rows, encode_tsdb_v1, json_rows
+from tsdb.servers.http.sql._formats import PARALLEL_ROWS_MIN, FormatOptions, encode_rows, encode_tsdb_v1, json_rows
 
 ROWS = st.lists(st.integers(0, 40_000), max_size=5)
 

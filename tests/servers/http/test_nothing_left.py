@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tsdb.servers.http._connection import Exchange
 from tsdb.servers.http._guard import Timeouts
-from tsdb.servers.http._messages import Request
-from tsdb.servers.http._protocol import Head, parse_head
+from tsdb.servers.http.wire._connection import Exchange
+from tsdb.servers.http.wire._messages import Request
+from tsdb.servers.http.wire._protocol import Head, parse_head
 
 
 class Rows:

@@ -35,7 +35,7 @@ from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, otlp_routes
-from tsdb.servers.http._ingest import INGEST, IngestTuning
+from tsdb.servers.http.ingest._request import INGEST, IngestTuning
 from tsdb.units import Duration
 
 RESOURCE = Resource({"service.name": "shop", "service.instance.id": "i-1", "host.arch": "arm64"})

@@ -20,7 +20,7 @@ from tsdb.model import MetricDescription
 from tsdb.query.promql import Newest
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers.http import COMPAT_PATHS
-from tsdb.servers.http._prometheus_federate import encode_samples
+from tsdb.servers.http.prometheus._federate import encode_samples
 
 PERIOD = {"start": "0", "end": "100"}
 TABLES = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.servers.http._protocol import (
+from tsdb.servers.http.wire._protocol import (
     HEAD_BYTES_MAX,
     BadHead,
     BodyReader,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from tsdb.servers.http._formats import AHEAD_ROWS_MIN, read_ahead
+from tsdb.servers.http.sql._formats import AHEAD_ROWS_MIN, read_ahead
 
 LARGE = AHEAD_ROWS_MIN
 

@@ -9,7 +9,7 @@ import pytest
 
 from tsdb.errors import StartError
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response, StreamingResponse
-from tsdb.servers.http._tuning import TUNING, HttpTuning
+from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 
 Handler = Callable[[Request], Awaitable[Response | StreamingResponse]]

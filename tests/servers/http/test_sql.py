@@ -22,7 +22,7 @@ from tsdb.errors import DeadlineExceeded, InvalidSyntax
 from tsdb.query import Channel
 from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers.http import HttpApp, HttpServer, sql_routes
-from tsdb.servers.http._formats import CHUNK_BYTES
+from tsdb.servers.http.sql._formats import CHUNK_BYTES
 from tsdb.units import Duration
 
 FORM = "application/x-www-form-urlencoded"

@@ -22,7 +22,7 @@ from tsdb.config import TlsMode
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response
-from tsdb.servers.http._tuning import TUNING, HttpTuning
+from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 
 pytestmark = pytest.mark.timeout(30)

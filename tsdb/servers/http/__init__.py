@@ -9,11 +9,24 @@ A handler is an async function. It raises the errors of `tsdb.errors` and never 
 from __future__ import annotations
 
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._bodies import BODIES_BYTES_MAX, BodyMemory
 from tsdb.servers.http._compat_paths import COMPAT_PATHS
 from tsdb.servers.http._errors import short_error_body
-from tsdb.servers.http._influx import influx_routes
-from tsdb.servers.http._messages import (
+from tsdb.servers.http._metasrv import metasrv_routes
+from tsdb.servers.http._operational import operational_routes
+from tsdb.servers.http._router import Handler
+from tsdb.servers.http._server import HttpServer
+from tsdb.servers.http.ingest import (
+    PrometheusRemoteRoutes,
+    influx_routes,
+    opentsdb_routes,
+    otlp_routes,
+    prometheus_remote_routes,
+)
+from tsdb.servers.http.prometheus import ServerFacts, prometheus_api_routes
+from tsdb.servers.http.sql import SqlRoutes, sql_routes
+from tsdb.servers.http.wire import (
+    BODIES_BYTES_MAX,
+    BodyMemory,
     ClientDisconnected,
     Headers,
     Params,
@@ -21,19 +34,6 @@ from tsdb.servers.http._messages import (
     Response,
     StreamingResponse,
 )
-from tsdb.servers.http._metasrv import metasrv_routes
-from tsdb.servers.http._opentsdb import opentsdb_routes
-from tsdb.servers.http._operational import operational_routes
-from tsdb.servers.http._otlp import otlp_routes
-from tsdb.servers.http._prometheus_api import prometheus_api_routes
-from tsdb.servers.http._prometheus_remote import (
-    PrometheusRemoteRoutes,
-    prometheus_remote_routes,
-)
-from tsdb.servers.http._prometheus_status import ServerFacts
-from tsdb.servers.http._router import Handler
-from tsdb.servers.http._server import HttpServer
-from tsdb.servers.http._sql import SqlRoutes, sql_routes
 
 __all__ = [
     "BODIES_BYTES_MAX",

@@ -25,7 +25,6 @@ from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError
 from tsdb.query import WriteToken
 from tsdb.servers._failures import log_failure
 from tsdb.servers.http._auth import PUBLIC_ENDPOINTS, HttpAuth, auth_error_response, check_rights
-from tsdb.servers.http._bodies import BodyMemory
 from tsdb.servers.http._errors import (
     RETRY_AFTER_SECONDS,
     ErrorBody,
@@ -37,17 +36,20 @@ from tsdb.servers.http._errors import (
     wire_status,
 )
 from tsdb.servers.http._guard import Interruption, RequestGuard, Timeouts
-from tsdb.servers.http._messages import (
+from tsdb.servers.http._router import Handler, Miss, Route, Router
+from tsdb.servers.http.wire import (
+    CLIENT_GONE,
+    BodyMemory,
     ClientDisconnected,
     Receive,
+    Reply,
     Request,
     Scope,
     Send,
     StreamingResponse,
+    count_in_flight,
+    route_meter,
 )
-from tsdb.servers.http._meters import CLIENT_GONE, count_in_flight, route_meter
-from tsdb.servers.http._reply import Reply
-from tsdb.servers.http._router import Handler, Miss, Route, Router
 from tsdb.telemetry import TraceSpan, begin_trace, fail_span, get_logger, is_tracing, parse_traceparent
 from tsdb.units import Duration
 

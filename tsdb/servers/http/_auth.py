@@ -30,7 +30,7 @@ from tsdb.auth import (
 from tsdb.errors import Status, wire
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._errors import error_response, full_error_body
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 
 AUTH_THREADS_MAX = 2
 """How many passwords are checked concurrently, so that guessing cannot use all cores."""

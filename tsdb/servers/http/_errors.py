@@ -17,7 +17,7 @@ from typing import TypeAlias
 import orjson
 
 from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire, wire_of
-from tsdb.servers.http._messages import JSON, Response
+from tsdb.servers.http.wire import JSON, Response
 
 HEADER_MESSAGE_CHARS_MAX = 1024
 """Clients and proxies refuse long headers: a longer message is complete in the body only."""

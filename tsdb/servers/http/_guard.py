@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from enum import Enum
 
-from tsdb.servers.http._messages import Request
+from tsdb.servers.http.wire import Request
 
 CHECK_SECONDS = 0.05
 

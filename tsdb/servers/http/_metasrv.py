@@ -11,7 +11,7 @@ from typing import Any
 
 from tsdb.meta import Metasrv
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 
 _HELP = (
     "GET /admin/heartbeat            what all nodes said with their last heartbeat\n"

@@ -13,7 +13,7 @@ from html import escape
 
 from tsdb.errors import InvalidArguments
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 from tsdb.telemetry import METRICS_CONTENT_TYPE, LogSetup, get_logger, render
 
 _log = get_logger("tsdb.http")

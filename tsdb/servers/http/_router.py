@@ -14,8 +14,7 @@ from typing import TypeAlias
 from tsdb.errors import Status
 from tsdb.nearest import nearest_many
 from tsdb.servers.http._errors import ErrorBody, ErrorStatus, full_error_body, plain_error_response
-from tsdb.servers.http._messages import AnyResponse, Request, Response
-from tsdb.servers.http._meters import METHODS, OTHER, RouteMeter, route_meter
+from tsdb.servers.http.wire import METHODS, OTHER, AnyResponse, Request, Response, RouteMeter, route_meter
 
 SHOWN_PATH_CHARS = 200
 """How much of an unknown path an answer repeats."""

@@ -15,8 +15,7 @@ from tsdb.errors import StartError
 from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._listener import Listener
-from tsdb.servers.http._tuning import TUNING, HttpTuning
+from tsdb.servers.http.wire import TUNING, HttpTuning, Listener
 from tsdb.telemetry import get_logger
 
 CONNECTIONS_MAX = 4096

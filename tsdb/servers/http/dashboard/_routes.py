@@ -19,10 +19,9 @@ from typing import TypeAlias
 
 from tsdb.errors import Status
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._compression import accepts_gzip
 from tsdb.servers.http._errors import full_error_body, plain_error_response
-from tsdb.servers.http._messages import Request, Response
 from tsdb.servers.http.dashboard._site import ASSETS, INDEX, Site, SiteFile
+from tsdb.servers.http.wire import Request, Response, accepts_gzip
 
 SITE_FOLDER = Path(__file__).parent / "site"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
-from tsdb.servers.http._connection import HttpConnection
+from tsdb.servers.http.wire._connection import HttpConnection
 from tsdb.telemetry import get_logger
 
 _READ_BYTES = 256 << 10

@@ -20,18 +20,17 @@ from tsdb.ingest import WriteOutcome
 from tsdb.servers._failures import log_failure
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._dry_run import dry_run_response, is_dry_run
 from tsdb.servers.http._errors import error_response, short_error_body
-from tsdb.servers.http._ingest import (
+from tsdb.servers.http.ingest._dry_run import dry_run_response, is_dry_run
+from tsdb.servers.http.ingest._request import (
     INGEST,
     IngestPool,
     IngestTuning,
-    find_header,
     make_ingest_session,
     read_hints,
     unpack_body,
 )
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response, find_header
 from tsdb.telemetry import get_logger
 
 PROTOBUF = "application/x-protobuf"

@@ -9,8 +9,8 @@ import re
 from functools import partial
 
 from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.servers.http._messages import AnyResponse, Request
-from tsdb.servers.http._prometheus_ask import PromqlWork, success
+from tsdb.servers.http.prometheus._ask import PromqlWork, success
+from tsdb.servers.http.wire import AnyResponse, Request
 
 _ESCAPE = re.compile(r"__|_([0-9a-fA-F]{1,5})_")
 

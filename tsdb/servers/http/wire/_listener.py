@@ -17,11 +17,11 @@ from typing import Any, TypeAlias, cast
 
 from tsdb.servers._tcp import BACKLOG_MAX, accept_one
 from tsdb.servers._tls import Tls
-from tsdb.servers.http._connection import HttpConnection
-from tsdb.servers.http._messages import Receive, Scope, Send
-from tsdb.servers.http._meters import count_connections
-from tsdb.servers.http._secured import Secured
-from tsdb.servers.http._tuning import TUNING, HttpTuning
+from tsdb.servers.http.wire._connection import HttpConnection
+from tsdb.servers.http.wire._messages import Receive, Scope, Send
+from tsdb.servers.http.wire._meters import count_connections
+from tsdb.servers.http.wire._secured import Secured
+from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 from tsdb.telemetry import get_logger
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, cast
 
 from tsdb.errors import InvalidArguments
 from tsdb.servers._tls import common_name
-from tsdb.servers.http._messages import CERTIFICATE_NAME, IS_ALONE, Message, Scope
-from tsdb.servers.http._protocol import (
+from tsdb.servers.http.wire._messages import CERTIFICATE_NAME, IS_ALONE, Message, Scope
+from tsdb.servers.http.wire._protocol import (
     BadHead,
     BodyReader,
     Head,
@@ -31,7 +31,7 @@ from tsdb.servers.http._protocol import (
 from tsdb.telemetry import get_logger
 
 if TYPE_CHECKING:
-    from tsdb.servers.http._listener import Listener
+    from tsdb.servers.http.wire._listener import Listener
 
 AHEAD_BYTES_MAX = 256 << 10
 """How much is read ahead of the application."""

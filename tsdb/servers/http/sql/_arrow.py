@@ -8,34 +8,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from tsdb.query import Affected, Output, Records
-from tsdb.servers.http._formats import FormatOptions, read_batches
+from tsdb.servers.http.sql._formats import FormatOptions, read_batches
+from tsdb.servers.http.wire import ByteSink
 
 MESSAGE_ROWS_MAX = 65_536
 """A larger batch is sent as several."""
-
-
-class ByteSink:
-    """A file that keeps what is written until it is taken."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self._written.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Everything is already where `take` finds it."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def take(self) -> bytes:
-        taken = b"".join(self._written)
-        self._written.clear()
-        return taken
 
 
 def encode_arrow(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:

@@ -20,13 +20,12 @@ from tsdb.servers._prometheus_json import Timings, encode_answer, encode_pieces
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers.fast_workers import FastWorkers
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._formats import FormatOptions
-from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
-from tsdb.servers.http._prometheus_ask import Ask, PromqlWork, read_span, success
-from tsdb.servers.http._prometheus_federate import FederationRoutes
-from tsdb.servers.http._prometheus_listings import ListingRoutes
-from tsdb.servers.http._prometheus_status import ServerFacts, StatusRoutes
-from tsdb.servers.http._sql import answer_headers, read_compression, read_epoch, read_format
+from tsdb.servers.http.prometheus._ask import Ask, PromqlWork, read_span, success
+from tsdb.servers.http.prometheus._federate import FederationRoutes
+from tsdb.servers.http.prometheus._listings import ListingRoutes
+from tsdb.servers.http.prometheus._status import ServerFacts, StatusRoutes
+from tsdb.servers.http.sql import FormatOptions, answer_headers, read_compression, read_epoch, read_format
+from tsdb.servers.http.wire import JSON, AnyResponse, Params, Request, Response
 
 PREFIX = "/v1/prometheus/api/v1"
 THREADS_MAX = 16

@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from tsdb.errors import InvalidArguments
 from tsdb.model import local_times
-from tsdb.servers.http._formats import Epoch
+from tsdb.servers.http.sql._formats import Epoch
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _OUT_OF_RANGE = "<value out of range: "

@@ -24,10 +24,10 @@ from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
 from tsdb.query import Session, WriteToken
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._dry_run import dry_lines_response, is_dry_run, read_dry_lines
 from tsdb.servers.http._errors import short_error_body
-from tsdb.servers.http._gather import Begun, Gathering
-from tsdb.servers.http._ingest import (
+from tsdb.servers.http.ingest._dry_run import dry_lines_response, is_dry_run, read_dry_lines
+from tsdb.servers.http.ingest._gather import Begun, Gathering
+from tsdb.servers.http.ingest._request import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
     INGEST,
@@ -38,7 +38,7 @@ from tsdb.servers.http._ingest import (
     read_hints,
     unpack_body,
 )
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 
 PROTOCOL = "influxdb"
 

@@ -25,7 +25,8 @@ from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.fast_workers import FastAnswer, FastWorkers
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._formats import (
+from tsdb.servers.http.sql._arrow import encode_arrow
+from tsdb.servers.http.sql._formats import (
     TABLE_BYTES_MAX,
     Encoder,
     Epoch,
@@ -34,16 +35,15 @@ from tsdb.servers.http._formats import (
     encode_json,
     encode_tsdb_v1,
 )
-from tsdb.servers.http._formats_arrow import encode_arrow
-from tsdb.servers.http._formats_text import (
+from tsdb.servers.http.sql._text import (
     encode_csv,
     encode_csv_with_names,
     encode_csv_with_names_and_types,
     encode_null,
     encode_table,
 )
-from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
-from tsdb.servers.http._sql_work import ResponseWork
+from tsdb.servers.http.sql._work import ResponseWork
+from tsdb.servers.http.wire import JSON, TEXT, AnyResponse, Params, Request, Response, find_header
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -256,7 +256,7 @@ class SqlRoutes:
     def _choose_zone(self, request: Request) -> str:
         # Clients send what their system calls its zone; one that we do not know is not worth a refusal.
         try:
-            return canonical_zone(_find_header(request, "timezone") or self._default_zone)
+            return canonical_zone(find_header(request, "timezone") or self._default_zone)
         except InvalidTimeZone:
             return self._default_zone
 
@@ -310,7 +310,7 @@ def _choose_database(request: Request, form: Params, database: DatabasePort) -> 
         if not database.has_database(name):
             raise DatabaseNotFound(wanted)
         return name
-    return resolve_database(_find_header(request, "db-name") or DEFAULT_DATABASE, database)
+    return resolve_database(find_header(request, "db-name") or DEFAULT_DATABASE, database)
 
 
 def _parse(text: str) -> list[object]:
@@ -334,10 +334,6 @@ def _unsupported_media_type() -> Response:
 def _find(name: str, query: Params, form: Params) -> str | None:
     found = query.get(name)
     return found if found is not None else form.get(name)
-
-
-def _find_header(request: Request, name: str) -> str | None:
-    return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")
 
 
 def _require_sql(query: Params, form: Params) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tsdb.database import FederatedSample
 from tsdb.promql.evaluation import format_float
 from tsdb.query.promql import QueryTimes
-from tsdb.servers.http._messages import AnyResponse, Request, Response
-from tsdb.servers.http._prometheus_ask import PromqlWork
+from tsdb.servers.http.prometheus._ask import PromqlWork
+from tsdb.servers.http.wire import AnyResponse, Request, Response
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_IN_METRIC = re.compile(r"[^a-zA-Z0-9_:]")

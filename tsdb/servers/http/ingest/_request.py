@@ -19,7 +19,7 @@ from tsdb.model import DEFAULT_DATABASE
 from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._settle import SETTLE_SECONDS_MAX
 from tsdb.servers._steps import StepPool
-from tsdb.servers.http._messages import Request
+from tsdb.servers.http.wire import Request, find_header
 
 INGEST_THREADS_MAX = 8
 """How many requests of one protocol are parsed or written at the same time; further ones wait."""
@@ -67,11 +67,6 @@ class IngestPool(StepPool):
         """Run work that writes for a request; see `settle` for what happens when that is interrupted."""
         request.token = token = WriteToken()
         return await self.run(work, token=token)
-
-
-def find_header(request: Request, name: str) -> str | None:
-    """Return a header of the product, under its own name or the one of the system whose clients we serve."""
-    return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")
 
 
 def make_ingest_session(

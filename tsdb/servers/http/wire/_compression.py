@@ -21,9 +21,9 @@ from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from tsdb.servers.http._formats_arrow import ByteSink
-from tsdb.servers.http._messages import AnyResponse, Response, StreamingResponse, close_chunks
-from tsdb.servers.http._protocol import BODILESS
+from tsdb.servers.http.wire._byte_sink import ByteSink
+from tsdb.servers.http.wire._messages import AnyResponse, Response, StreamingResponse, close_chunks
+from tsdb.servers.http.wire._protocol import BODILESS
 
 BODY_BYTES_MIN = 1 << 10
 """A smaller body is sent in one packet, compressed or not."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 from time import perf_counter
 
-from tsdb.servers.http._compression import compress
-from tsdb.servers.http._messages import AnyResponse, Send, StreamingResponse, close_chunks
-from tsdb.servers.http._protocol import BODILESS
+from tsdb.servers.http.wire._compression import compress
+from tsdb.servers.http.wire._messages import AnyResponse, Send, StreamingResponse, close_chunks
+from tsdb.servers.http.wire._protocol import BODILESS
 
 
 class Reply:

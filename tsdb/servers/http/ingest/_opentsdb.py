@@ -18,15 +18,15 @@ from tsdb.ingest.opentsdb import CHECK_POINTS, NEW_TABLE, InvalidPoint, Point, m
 from tsdb.query import WriteToken
 from tsdb.servers._partial_write import write_what_fits
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._dry_run import dry_run_response, is_dry_run
 from tsdb.servers.http._errors import short_error_body
-from tsdb.servers.http._ingest import (
+from tsdb.servers.http.ingest._dry_run import dry_run_response, is_dry_run
+from tsdb.servers.http.ingest._request import (
     IngestPool,
     make_ingest_session,
     read_hints,
     unpack_body,
 )
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 
 PROTOCOL = "opentsdb"
 

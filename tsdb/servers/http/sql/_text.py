@@ -11,8 +11,8 @@ from tsdb._kernels import UnsupportedType, encode_csv_rows, encode_table_rows, m
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
-from tsdb.servers.http._formats import TEXT_BYTES_MAX, FormatOptions, encode_rows, read_batches
-from tsdb.servers.http._shown_times import shown_times
+from tsdb.servers.http.sql._formats import TEXT_BYTES_MAX, FormatOptions, encode_rows, read_batches
+from tsdb.servers.http.sql._shown_times import shown_times
 
 
 def encode_csv(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import PlannedRows, Rejection, TableRows, WriteOutcome, drop_rejected, rows_with
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 
 LINES_MAX = 1_000
 """How many lines are described, the first of the request."""

@@ -24,7 +24,7 @@ from tsdb._kernels import LimitExceeded, MalformedInput, parse_form
 from tsdb.auth import Identity
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.query import WriteToken
-from tsdb.servers.http._bodies import SMALL_BYTES_MAX, UNPACKED_FACTOR, BodyMemory
+from tsdb.servers.http.wire._bodies import SMALL_BYTES_MAX, UNPACKED_FACTOR, BodyMemory
 
 _LARGE_DIGITS = len(str(SMALL_BYTES_MAX))
 
@@ -376,3 +376,8 @@ def _encode_headers(content_type: str | None, headers: Iterable[tuple[str, str]]
 @lru_cache(64)
 def _content_type_header(content_type: str) -> tuple[bytes, bytes]:
     return b"content-type", content_type.encode("latin-1")
+
+
+def find_header(request: Request, name: str) -> str | None:
+    """Return a header of the product, under its own name or the one of the system whose clients we serve."""
+    return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")

@@ -14,8 +14,8 @@ from tsdb.servers._inline import Candidate
 from tsdb.servers._settle import settle
 from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers.fast_workers import FastAnswer
-from tsdb.servers.http._formats import CHUNK_BYTES
-from tsdb.servers.http._messages import AnyResponse, Response, StreamingResponse
+from tsdb.servers.http.sql._formats import CHUNK_BYTES
+from tsdb.servers.http.wire import AnyResponse, Response, StreamingResponse
 
 
 class ResponseWork(Steps):

@@ -23,8 +23,8 @@ from tsdb.promql import format_duration_ms
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query.promql import SeriesCounts
 from tsdb.servers._prometheus_parameters import POINTS_MAX
-from tsdb.servers.http._messages import AnyResponse, Request
-from tsdb.servers.http._prometheus_ask import PromqlWork, success
+from tsdb.servers.http.prometheus._ask import PromqlWork, success
+from tsdb.servers.http.wire import AnyResponse, Request
 
 PROMETHEUS_VERSION = "3.15.0"
 """The Prometheus whose HTTP API and PromQL this server follows."""

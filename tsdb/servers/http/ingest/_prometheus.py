@@ -25,10 +25,10 @@ from tsdb.query import Session, WriteToken
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http._dry_run import dry_run_response, is_dry_run
 from tsdb.servers.http._errors import error_response, short_error_body
-from tsdb.servers.http._gather import Begun, Gathering
-from tsdb.servers.http._ingest import (
+from tsdb.servers.http.ingest._dry_run import dry_run_response, is_dry_run
+from tsdb.servers.http.ingest._gather import Begun, Gathering
+from tsdb.servers.http.ingest._request import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
     UNPACKED_BYTES_MAX,
@@ -37,7 +37,7 @@ from tsdb.servers.http._ingest import (
     make_ingest_session,
     read_hints,
 )
-from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http.wire import Request, Response
 
 PROTOCOL = "prometheus"
 READS_AT_ONCE_MAX = 8

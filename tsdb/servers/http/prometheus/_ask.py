@@ -26,9 +26,8 @@ from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.fast_workers import Encode, FastAnswer, FastWorkers
-from tsdb.servers.http._ingest import find_header
-from tsdb.servers.http._messages import JSON, Params, Request, Response
-from tsdb.servers.http._sql import read_form
+from tsdb.servers.http.sql import read_form
+from tsdb.servers.http.wire import JSON, Params, Request, Response, find_header
 from tsdb.units import Duration
 
 _DAY_MS = 86_400_000

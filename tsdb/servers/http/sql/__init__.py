@@ -1,0 +1,25 @@
+"""`/v1/sql`: statements in, rows out in the format that the client wants."""
+
+from __future__ import annotations
+
+from tsdb.servers.http.sql._formats import FormatOptions
+from tsdb.servers.http.sql._routes import (
+    SqlRoutes,
+    answer_headers,
+    read_compression,
+    read_epoch,
+    read_form,
+    read_format,
+    sql_routes,
+)
+
+__all__ = [
+    "FormatOptions",
+    "SqlRoutes",
+    "answer_headers",
+    "read_compression",
+    "read_epoch",
+    "read_form",
+    "read_format",
+    "sql_routes",
+]
