@@ -170,8 +170,11 @@ class Model:
             return
         table = self.random.choice(sorted(self.tables))
         step = self.random.choices(
-            [self.insert, self.delete, self.flush, self.alter, self.truncate, self.drop, self.create, self.restart],
-            weights=[40, 10, 12, 6, 4, 2, 4, 4],
+            [
+                *(self.insert, self.delete, self.flush, self.alter, self.drop_column),
+                *(self.truncate, self.rename, self.drop, self.create, self.restart),
+            ],
+            weights=[40, 10, 12, 6, 4, 4, 4, 2, 4, 4],
         )[0]
         step(table)
 
@@ -200,9 +203,21 @@ class Model:
 
     def alter(self, table: str) -> None:
         columns, rows = self.tables[table]
-        name = f"c{len(columns)}"
+        self.created += 1
+        name = f"c{self.created}"
         self.world.run(f"ALTER TABLE {table} ADD COLUMN {name} DOUBLE")
         self.tables[table] = ((*columns, name), rows)
+
+    def drop_column(self, table: str) -> None:
+        columns, rows = self.tables[table]
+        if len(columns) > 3:
+            self.world.run(f"ALTER TABLE {table} DROP COLUMN {columns[-1]}")
+            self.tables[table] = (columns[:-1], rows)
+
+    def rename(self, table: str) -> None:
+        self.created += 1
+        self.world.run(f"ALTER TABLE {table} RENAME t{self.created}")
+        self.tables[f"t{self.created}"] = self.tables.pop(table)
 
     def truncate(self, table: str) -> None:
         self.world.run(f"TRUNCATE TABLE {table}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -46,24 +47,24 @@ def refusal(world: PointWorld, to_ns: int, name: str = "latest", tables: tuple[s
     return str(refused.value)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("TSDB_POINT_SEEDS", "2"))))
 def test_every_mark_after_a_backup_can_be_reached(tmp_path: Path, seed: int) -> None:
-    world = PointWorld(tmp_path, settings=LOCALLY if seed == 2 else FAST)
+    world = PointWorld(tmp_path, settings=LOCALLY if seed % 2 else FAST)
     model = Model(world, seed)
     marks = []
-    for number in range(80):
+    for number in range(70):
         model.step()
-        if number in (15, 50):
+        if number in (12, 40):
             world.back_up()
-        if number > 15 and number % 11 == 0:
+        if number in (25, 39, 55, 69):
             marks.append((world.now(), model.copy()))
+    world.stop()
     for to_ns, expected in marks:
         restored = world.restore(to_ns)
         try:
             assert tables_of(restored) == expected
         finally:
             restored.close()
-    world.stop()
 
 
 def test_a_restored_server_goes_on_and_can_be_restored_again(world: PointWorld) -> None:
@@ -76,6 +77,47 @@ def test_a_restored_server_goes_on_and_can_be_restored_again(world: PointWorld) 
     assert {host for (host,) in run(restored, "SELECT host FROM cpu")} == {"b", "new"}
     restored.close()
     assert hosts(world, to_ns) == {"a", "b"}
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_a_table_that_went_over_to_append_mode(world: PointWorld, is_truncated: bool) -> None:
+    world.run("INSERT INTO cpu VALUES ('a', 1, 2)")
+    world.run("ALTER TABLE cpu SET 'append_mode' = 'true'")
+    if is_truncated:
+        world.run("TRUNCATE TABLE cpu")
+    for _ in range(2):
+        world.run("INSERT INTO cpu VALUES ('a', 1, 3)")
+        world.run("ADMIN flush_table('cpu')")
+    to_ns = world.now()
+    world.run("INSERT INTO cpu VALUES ('a', 1, 4)")
+    restored = world.restore(to_ns)
+    expected = [3.0, 3.0] if is_truncated else [2.0, 3.0, 3.0]
+    assert [v for (v,) in run(restored, "SELECT v FROM cpu ORDER BY v")] == expected
+    run(restored, "INSERT INTO cpu VALUES ('a', 1, 5), ('a', 1, 5)")
+    assert [v for (v,) in run(restored, "SELECT v FROM cpu ORDER BY v")] == [*expected, 5.0, 5.0]
+    restored.close()
+
+
+def test_metric_tables_views_and_databases(world: PointWorld) -> None:
+    world.run("CREATE DATABASE shop")
+    world.run(
+        "CREATE TABLE phy (ts TIMESTAMP TIME INDEX, val DOUBLE) ENGINE = metric WITH ('physical_metric_table' = '')"
+    )
+    world.run(
+        "CREATE TABLE load (ts TIMESTAMP TIME INDEX, val DOUBLE, job STRING PRIMARY KEY) ENGINE = metric"
+        " WITH ('on_physical_table' = 'phy')"
+    )
+    world.run("INSERT INTO load (ts, val, job) VALUES (1, 2, 'api')")
+    world.run("CREATE VIEW hosts AS SELECT host FROM cpu")
+    to_ns = world.now()
+    world.run("INSERT INTO load (ts, val, job) VALUES (2, 3, 'api')")
+    world.run("DROP VIEW hosts")
+    world.run("DROP DATABASE shop")
+    restored = world.restore(to_ns)
+    assert run(restored, "SELECT val, job FROM load") == [(2.0, "api")]
+    assert run(restored, "SELECT host FROM hosts") == [("a",)]
+    assert ("shop",) in run(restored, "SHOW DATABASES")
+    restored.close()
 
 
 def test_some_tables_only(world: PointWorld) -> None:
