@@ -178,6 +178,7 @@ KEY_ROWS: list[KeyRow] = [
     _duration(DS, "wal.shared.interval"),
     _size(DS, "wal.shared.max_batch"),
     _int(DS, "wal.shared.in_flight"),
+    _duration(DS, "wal.shared.retention"),
     KeyRow(
         DS,
         "wal.shared.storage",

@@ -210,6 +210,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "wal.read_batch_size",
         "tests/engine/region/test_pressure.py::test_read_batch_size_is_how_many_entries",
     ),
+    "wal.shared.retention": (
+        SETTINGS,
+        "shared.retention",
+        "tests/engine/log/shared/test_retention.py::test_objects_are_kept_for_the_retention_and_then_deleted",
+    ),
     "wal.shared.*": (
         STANDALONE,
         "shared_log_options(config.wal",

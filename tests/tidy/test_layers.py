@@ -122,7 +122,8 @@ ENGINE_LAYERS = {
     "gauges": 8,
     "memory": 8,
     "engine": 9,
-    "__init__": 10,
+    "rolling": 10,
+    "__init__": 11,
 }
 
 

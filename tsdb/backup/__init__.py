@@ -2,6 +2,7 @@
 
     take:     flush ─▶ pin metadata and manifests at one moment ─▶ copy files that the destination lacks ─▶ summary
     restore:  mark the directory ─▶ files, verified ─▶ manifests ─▶ metadata ─▶ remove the mark
+    point:    the backup before it ─▶ the shared log from there on ─▶ what everything was then (`plan_point`)
 
 A destination (`Repository`) holds several backups that share data files. `docs/format/backup.md` describes its objects.
 `BackupService` runs backups inside a server; everything else works on a destination without one.
@@ -13,6 +14,8 @@ from tsdb.backup._destination import DestinationPlaces, StoragePlace
 from tsdb.backup._errors import BackupDamaged, BackupFailed, BackupNotFound, RestoreRefused
 from tsdb.backup._format import BackupSummary
 from tsdb.backup._lock import RepositoryLock
+from tsdb.backup._point import OpenLog, PointInTime, choose_backup, format_time, parse_time, plan_point, rolls_until
+from tsdb.backup._position import LogPosition
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._prune import PruneResult, prune_backups
 from tsdb.backup._repository import LATEST, Repository
@@ -35,6 +38,9 @@ __all__ = [
     "BackupSummary",
     "DestinationPlaces",
     "LocalSource",
+    "LogPosition",
+    "OpenLog",
+    "PointInTime",
     "PruneResult",
     "Repository",
     "RepositoryLock",
@@ -42,8 +48,13 @@ __all__ = [
     "RestoreTarget",
     "StoragePlace",
     "check_restored",
+    "choose_backup",
+    "format_time",
+    "parse_time",
+    "plan_point",
     "prune_backups",
     "restore_backup",
+    "rolls_until",
     "take_backup",
     "verify_backup",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from tsdb.backup._errors import BackupDamaged
+from tsdb.backup._position import LogPosition
 from tsdb.model import RegionId
 
 FORMAT = 1
@@ -41,6 +42,8 @@ class BackupSummary:
     content_sha256: str
     damaged: tuple[str, ...] = field(default=())
     """Data files that were quarantined, as they are; regions that were not served and are left out."""
+    log: LogPosition | None = None
+    """From where on the shared log has what came later; None if its past was not kept."""
 
     def encode(self) -> bytes:
         body = {**asdict(self), "damaged": list(self.damaged)}
@@ -58,8 +61,11 @@ def parse_summary(content: bytes, *, path: str) -> BackupSummary:
         body = value["backup"]
         if hashlib.sha256(orjson.dumps(body)).hexdigest() != value["sha256"]:
             raise BackupDamaged(path, "its checksum is wrong")
-        known = {each.name: body[each.name] for each in fields(BackupSummary) if each.name != "damaged"}
-        return BackupSummary(**known, damaged=tuple(body["damaged"]))
+        known = {each.name: body[each.name] for each in fields(BackupSummary) if each.name not in ("damaged", "log")}
+        # Earlier versions did not have it.
+        log = body.get("log")
+        position = None if log is None else LogPosition(**{each.name: log[each.name] for each in fields(LogPosition)})
+        return BackupSummary(**known, damaged=tuple(body["damaged"]), log=position)
     except _UNREADABLE as error:
         raise BackupDamaged(path, f"it cannot be understood: {error!r}") from error
 

@@ -1,6 +1,6 @@
 """Restoring a backup into an empty place.
 
-    mark ─▶ data files, verified while they are copied ─▶ manifests ─▶ metadata ─▶ remove the mark
+    mark ─▶ data files, verified while they are copied ─▶ manifests ─▶ (log) ─▶ metadata ─▶ remove the mark
 
 While the mark is there, no server starts in the directory. The same restore can be run again: files that are there
 with the right bytes are not copied again. Anything else that is not empty is refused before it is touched.
@@ -22,10 +22,11 @@ from tsdb.backup._copy import copy_pieces, each_in_parallel, hash_pieces
 from tsdb.backup._errors import BackupDamaged, RestoreRefused
 from tsdb.backup._format import BackedUpRegion, BackupSummary, ContentItem, MetadataPair, StoredFile
 from tsdb.backup._layout import content_path, file_path
+from tsdb.backup._point import PointInTime, format_time
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository, read_pieces
 from tsdb.catalog import keep_tables, known_regions
-from tsdb.engine import files_of_manifest, place_region
+from tsdb.engine import files_of_manifest, manifest_directory, place_region
 from tsdb.engine.listing import DATA
 from tsdb.errors import StartError
 from tsdb.kv import OPERATIONS_MAX, MemoryKv, PutKey, SqliteKv
@@ -51,6 +52,7 @@ CRASH_POINTS = (
     "restore.after_file",
     "restore.after_files",
     "restore.after_manifests",
+    "restore.after_log",
     "restore.after_metadata",
 )
 
@@ -72,9 +74,10 @@ def check_restored(home: Path) -> None:
     """Refuse to start where a restore did not come to its end; StartError."""
     mark = _read_mark(home)
     if mark is not None:
+        to_time = f" --to-time {mark['to_time']}" if mark.get("to_time") else ""
         raise StartError(
             f"the restore of backup {mark.get('backup')} into {home} is not complete",
-            hint=f"run it again: tsdb restore --from {mark.get('from')} --backup {mark.get('backup')}",
+            hint=f"run it again: tsdb restore --from {mark.get('from')} --backup {mark.get('backup')}{to_time}",
         )
 
 
@@ -89,8 +92,13 @@ class _Plan:
     chosen: frozenset[RegionId] | None
     """Without it, all regions."""
     mark: dict[str, Any]
+    point: PointInTime | None = None
+    """Roll the regions forward to it."""
 
     def regions(self) -> Iterator[BackedUpRegion]:
+        if self.point is not None:
+            yield from self.point.regions.values()
+            return
         for region in self.repository.regions(self.summary):
             if self.chosen is None or region.region_id in self.chosen:
                 yield region
@@ -104,13 +112,15 @@ def restore_backup(
     progress: BackupProgress | None = None,
     *,
     tables: Sequence[str] = (),
-) -> None:
+    point: PointInTime | None = None,
+) -> int:
     """Restore a backup; RestoreRefused if the target is not empty, BackupDamaged if an object is not what it was.
 
-    With `tables` (`database.table`, `database.*`), only these are restored, without views.
+    With `tables` (`database.table`, `database.*`), only these are restored, without views. With `point`, which was
+    planned for the same backup and tables, everything is as it was then; return how many rows the log had for that.
     """
     progress = progress or BackupProgress()
-    plan = _plan(repository, summary, target, tables)
+    plan = _plan(repository, summary, target, tables, point)
     _check_empty(plan)
     _expect(plan, progress)
     files = Files()
@@ -124,25 +134,40 @@ def restore_backup(
     progress.phase = "manifests"
     placed = _place_regions(plan)
     crash_point("restore.after_manifests")
+    rolled = 0
+    if point is not None:
+        progress.phase = "log"
+        rolled = point.roll_forward(target.store)
+        crash_point("restore.after_log")
     progress.phase = "metadata"
     _restore_metadata(plan, placed, files)
     crash_point("restore.after_metadata")
     files.unlink(target.home / MARK)
     files.fsync_dir(target.home)
     progress.phase = "done"
+    return rolled
 
 
-def _plan(repository: Repository, summary: BackupSummary, target: RestoreTarget, tables: Sequence[str]) -> _Plan:
+def _plan(
+    repository: Repository,
+    summary: BackupSummary,
+    target: RestoreTarget,
+    tables: Sequence[str],
+    point: PointInTime | None,
+) -> _Plan:
     repository.check_content(summary)
-    metadata = MemoryKv()
-    for batch in _batches(repository.content(summary)):
-        metadata.transact([], batch)
-    mark = {
+    mark: dict[str, Any] = {
         "from": repository.place,
         "backup": summary.name,
         "content_sha256": summary.content_sha256,
         "tables": sorted(tables),
+        "to_time": None if point is None else format_time(point.to_ns),
     }
+    if point is not None:
+        return _Plan(repository, summary, target, point.metadata, None, mark, point)
+    metadata = MemoryKv()
+    for batch in _batches(repository.content(summary)):
+        metadata.transact([], batch)
     chosen = frozenset(keep_tables(metadata, tables)) if tables else None
     return _Plan(repository, summary, target, metadata, chosen, mark)
 
@@ -170,10 +195,10 @@ def _check_empty(plan: _Plan) -> None:
     target = plan.target
     mark = _read_mark(target.home)
     if mark is not None:
-        if all(mark.get(key) == plan.mark[key] for key in ("content_sha256", "tables")):
+        if all(mark.get(key) == plan.mark[key] for key in ("content_sha256", "tables", "to_time")):
             return
         raise RestoreRefused(
-            f"{target.home} has an unfinished restore of another backup or other tables",
+            f"{target.home} has an unfinished restore of another backup, other tables or another time",
             backup=mark.get("backup"),
             hint="run that again, or delete the directory first",
         )
@@ -251,6 +276,9 @@ def _place_regions(plan: _Plan) -> set[RegionId]:
     path = content_path(plan.summary.name)
     for region in plan.regions():
         try:
+            if plan.point is not None:
+                # An earlier attempt may have committed what it replayed.
+                plan.target.store.delete_prefix(manifest_directory(region.directory))
             place_region(plan.target.store, region.region_id, region.directory, region.manifest)
         except (LookupError, TypeError, ValueError) as error:
             raise BackupDamaged(path, f"the manifest of region {region.region_id} cannot be used: {error!r}") from error

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from tsdb.backup._errors import BackupFailed
 from tsdb.catalog import CapturedCatalog, Catalog
-from tsdb.engine import Engine, PinnedRegion
+from tsdb.engine import Engine, NodeLog, PinnedRegion
 from tsdb.engine.errors import RegionNotFound
 from tsdb.errors import DeadlineExceeded, TsdbError
 from tsdb.model import RegionId
@@ -60,6 +60,11 @@ class LocalSource:
     def store(self) -> ObjectStore:
         """Where the files of all regions are."""
         return self._engine.context.store
+
+    @property
+    def node_log(self) -> NodeLog | None:
+        """The log of the server, if that is shared."""
+        return self._engine.context.wal.node_log
 
     @contextmanager
     def captured(self, check: Callable[[], None], *, skips_damaged: bool) -> Iterator[CapturedSource]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tsdb.backup._copy import copy_pieces, each_in_parallel, hash_pieces
@@ -27,6 +27,7 @@ from tsdb.backup._format import (
 )
 from tsdb.backup._layout import check_name, content_path, file_path, name_of_time, summary_path
 from tsdb.backup._lock import RepositoryLock
+from tsdb.backup._position import find_position
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository, read_pieces
 from tsdb.backup._source import CapturedSource, LocalSource
@@ -71,11 +72,16 @@ def take_backup(
         _check_new(repository, name)
         _sweep(repository)
         progress.phase = "flushing"
+        position = find_position(source)
         with source.captured(progress.check, skips_damaged=skips_damaged) as captured:
+            # Rounded up: what was captured is from before.
+            captured_ms = clock.now_ns() // 1_000_000 + 1
             progress.phase = "copying"
             job = _BackupWriter(source.store, repository, captured, progress, skips_damaged=skips_damaged)
             job.write(name)
         summary = job.summary(name, version, started_ms, clock.now_ns() // 1_000_000)
+        if position is not None:
+            summary = replace(summary, log=replace(position, captured_ms=captured_ms))
         crash_point("backup.before_summary")
         progress.check()
         lock.check()

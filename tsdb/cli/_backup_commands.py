@@ -38,6 +38,7 @@ Examples:
   tsdb restore --from /backups/nightly --data-home ./data
   tsdb restore --from cold:nightly --backup 20240601T030000.000Z -c tsdb.toml
   tsdb restore --from /backups/nightly --table public.cpu --data-home ./scratch
+  tsdb restore --from cold:nightly --to-time 2026-11-18T10:00:00Z -c tsdb.toml
 
 \b
 The place must be empty. A restore that was interrupted is continued by the same command; until it is
@@ -204,13 +205,35 @@ def _prune(place: str, keep: int, config: StandaloneConfig) -> None:
     multiple=True,
     help="Restore only this table; DB.* are all of a database. Can be repeated.  [default: everything]",
 )
+@_backup(
+    "--to-time",
+    metavar="TIME",
+    help="Restore what was acknowledged before this time, from the newest backup before it and the shared log: "
+    "2026-11-18T10:00:00Z.",
+)
+@_backup(
+    "--log-from",
+    metavar="PLACE",
+    help="Where the shared log is, for --to-time: a directory or a storage.  [default: where it was]",
+)
 @_quiet
 @_configured
-def restore_command(place: str, name: str, tables: tuple[str, ...], quiet: bool, config: StandaloneConfig) -> None:
+def restore_command(
+    place: str,
+    name: str,
+    tables: tuple[str, ...],
+    to_time: str | None,
+    log_from: str | None,
+    quiet: bool,
+    config: StandaloneConfig,
+) -> None:
     with quick_imports():
-        from tsdb.cli.backups import run_restore
+        from tsdb.cli.backups import OfflineRestore, run_restore
 
-    sys.exit(run_restore(config, place, name, tables=tables, is_quiet=quiet))
+    if log_from is not None and to_time is None:
+        raise click.UsageError("--log-from is of use only with --to-time")
+    options = OfflineRestore(place, name, tables, to_time=to_time, log_from=log_from, is_quiet=quiet)
+    sys.exit(run_restore(config, options))
 
 
 for _command in (*backup_command.commands.values(),):

@@ -32,7 +32,7 @@ from tsdb.engine import (
     open_shared_log,
 )
 from tsdb.errors import InvalidArguments, TsdbError
-from tsdb.kv import METADATA_FILE, KvStore, MemoryKv, SqliteKv
+from tsdb.kv import METADATA_FILE, KvStore, MemoryKv, ObservedKv, SqliteKv
 from tsdb.memory import MemoryOwner, MemoryReport
 from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngineOptions
@@ -131,6 +131,9 @@ def open_local(
             names=region_names(kv).get,
         )
         undo.callback(engine.close, flush=False)
+        journal = engine.journal(kv.scan(""))
+        if journal is not None:
+            kv = ObservedKv(kv, journal.write_metadata)
         catalog = Catalog(kv, engine, clock)
         engine.name_regions(catalog.name_of_region)
         backups = None

@@ -118,6 +118,7 @@ def shared_log_options(wal: WalOptions, stores: OpenStores, limit: Size, *, node
         interval=shared.interval,
         max_batch=shared.max_batch,
         in_flight=shared.in_flight,
+        retention=shared.retention,
         buffer_bytes_max=Size(min(UNSHIPPED_BYTES_MAX, limit // UNSHIPPED_PART)),
         purge_interval=wal.purge_interval,
         purge_threshold=wal.purge_threshold,

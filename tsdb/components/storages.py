@@ -8,10 +8,13 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tsdb.backup import DestinationPlaces, RestoreTarget, StoragePlace
+from tsdb.backup import DestinationPlaces, LogPosition, RestoreTarget, StoragePlace
 from tsdb.components._stores import configured_storages, open_store, open_stores, place_of
 from tsdb.config import StandaloneConfig
+from tsdb.engine import PastLog
+from tsdb.errors import InvalidArguments
 from tsdb.kv import METADATA_FILE
+from tsdb.store import LocalStore, ObjectStore
 
 
 def backup_places(config: StandaloneConfig) -> DestinationPlaces:
@@ -34,4 +37,25 @@ def restore_target(config: StandaloneConfig) -> RestoreTarget:
         store=stores.routed,
         wal_directory=Path(config.wal.dir) if config.wal.dir else home / "wal",
         shared_log=stores.find(shared.storage)[0] if shared.enable is True else None,
+    )
+
+
+def past_log(config: StandaloneConfig, position: LogPosition, place: str | None = None) -> PastLog:
+    """Open the shared log of the server that made a backup, to be read; `place` says where it is now, if elsewhere.
+
+    InvalidArguments if it is in no directory and in no storage of the configuration.
+    """
+    return PastLog(_store_at(config, place or position.place), position.node)
+
+
+def _store_at(config: StandaloneConfig, place: str) -> ObjectStore:
+    storages = configured_storages(config.storage)
+    for name, section in storages.items():
+        if place.rstrip(":") == name or place.rstrip("/") == place_of(name, section).rstrip("/"):
+            return open_store(name, section)
+    if "://" not in place and Path(place).is_dir():
+        return LocalStore(Path(place).absolute())
+    raise InvalidArguments(
+        f"the shared log is in {place}, which is no directory here and no storage of the configuration",
+        hint="name the configuration file of the server with -c, or where the log is with --log-from",
     )

@@ -9,6 +9,7 @@ from tsdb.config._fields import (
     AcknowledgeModeValue,
     AutomaticFlagValue,
     CountValue,
+    DurationValue,
     FlagValue,
     IndexMode,
     IndexModeValue,
@@ -46,6 +47,11 @@ class SharedWalOptions(Section):
         default=Size.parse("8MB"), description="Size of an object that is sent without waiting for the interval."
     )
     in_flight: PositiveValue = Field(default=4, description="Number of objects sent in parallel.")
+    retention: DurationValue = Field(
+        default=Duration(0),
+        description="How long objects are kept after they were stored, although their rows are in data files: backups "
+        "younger than this can be rolled forward to a point in time. 0s: they are deleted when they are not needed.",
+    )
     storage: StringValue = Field(
         default="", description="Name of the storage provider that holds the log. Empty: the storage of the data files."
     )

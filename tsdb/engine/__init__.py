@@ -15,8 +15,18 @@ from __future__ import annotations
 
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStore, SegmentFacts
-from tsdb.engine.log.shared import Acknowledge, SharedSettings, check_not_shared, open_shared_log
+from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStore, NodeLog, SegmentFacts
+from tsdb.engine.log.shared import (
+    Acknowledge,
+    LogHole,
+    LogPlace,
+    PastLog,
+    RegionNote,
+    SharedSettings,
+    check_not_shared,
+    open_shared_log,
+)
+from tsdb.engine.manifest import manifest_directory
 from tsdb.engine.region.compaction_history import CompactionRecord, CompactionResult
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.pin import PinnedFile, PinnedRegion, files_of_manifest, place_region
@@ -25,6 +35,7 @@ from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.status import JobStatus
 from tsdb.engine.regions import Regions
+from tsdb.engine.rolling import PastRoll, PlacedRegion, ReplayRange, UnknownTime, define_region, roll_forward
 from tsdb.engine.rows.partition_tree import TreeOptions
 from tsdb.engine.wal import Wal, WalSettings
 
@@ -39,22 +50,34 @@ __all__ = [
     "FrameKind",
     "JobStatus",
     "LateLog",
+    "LogHole",
+    "LogPlace",
     "LogStore",
+    "NodeLog",
+    "PastLog",
+    "PastRoll",
     "PinnedFile",
     "PinnedRegion",
+    "PlacedRegion",
+    "RegionNote",
     "RegionStat",
     "Regions",
+    "ReplayRange",
     "SchemaOutdated",
     "SegmentFacts",
     "SharedSettings",
     "StrictWindows",
     "TreeOptions",
+    "UnknownTime",
     "VerifiedFiles",
     "Wal",
     "WalSettings",
     "check_not_shared",
+    "define_region",
     "files_of_manifest",
+    "manifest_directory",
     "open_shared_log",
     "place_region",
     "region_directory",
+    "roll_forward",
 ]

@@ -7,7 +7,7 @@ that change a region return futures, completed by the region's worker.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA
 from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStatistics, LogStore, SegmentFacts
+from tsdb.engine.log.shared import Journal
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
@@ -33,6 +34,7 @@ from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.hand_in import HandIn, start_hand_in
 from tsdb.engine.region.housekeeping import Housekeeping
 from tsdb.engine.region.moves import PROOF_TIMEOUT, Moves
+from tsdb.engine.region.noting import CREATED, NOTED, describe, journal_of, note
 from tsdb.engine.region.pin import PinnedRegion, start_pin
 from tsdb.engine.region.quarantine import VerifiedFiles, start_give_up, start_verify
 from tsdb.engine.region.reader import LocalReader
@@ -198,6 +200,16 @@ class Engine:
         """The regions that are open here, without those that are quarantined."""
         return self._roster.ids()
 
+    def journal(self, metadata: Iterable[tuple[str, bytes]]) -> Journal | None:
+        """Begin to note changes of tables, if the log is kept for its history; None if it is not.
+
+        To be called once, before anything is changed; `metadata` is all that there is.
+        """
+        journal = journal_of(self._context)
+        if journal is not None:
+            journal.write_base(metadata, [describe(region, NOTED) for region in self._roster.regions()])
+        return journal
+
     @property
     def directories(self) -> dict[str, Path]:
         """Where the data and the log are, if they are on a disk."""
@@ -247,6 +259,7 @@ class Engine:
         region = create_region(self._context, self._roster, worker, region_id, directory, schema, options)
         if self._is_member and self._context.wal.node_log is not None:
             self._context.wal.node_log.remember({region_id: directory})
+        note(self._context, region, CREATED)
         self._roster.add(region)
 
     def open_regions(self, openings: Sequence[RegionOpening]) -> dict[RegionId, TsdbError | None]:

@@ -32,6 +32,7 @@ from tsdb.kv._errors import (
 from tsdb.kv._leases import KvLease
 from tsdb.kv._memory import MemoryKv
 from tsdb.kv._mirror import MirrorKv
+from tsdb.kv._observed import ObservedKv
 from tsdb.kv._protocol import (
     OPERATIONS_MAX,
     STORE_OPERATIONS_MAX,
@@ -77,6 +78,7 @@ __all__ = [
     "LeaseLost",
     "MemoryKv",
     "MirrorKv",
+    "ObservedKv",
     "Operation",
     "PutKey",
     "PutLeased",

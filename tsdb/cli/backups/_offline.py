@@ -6,25 +6,34 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from tsdb.backup import (
+    LATEST,
     BackupProgress,
     BackupSummary,
+    PointInTime,
     Repository,
+    choose_backup,
+    format_time,
+    parse_time,
+    plan_point,
     prune_backups,
     restore_backup,
+    rolls_until,
     verify_backup,
 )
 from tsdb.cli.backups._view import Counts, format_bytes, watching
-from tsdb.components.storages import backup_places, restore_target
+from tsdb.clock import SystemClock
+from tsdb.components.storages import backup_places, past_log, restore_target
 from tsdb.config import StandaloneConfig
 from tsdb.errors import TsdbError
 from tsdb.store import DirectoryLock
 
-_HEADINGS = ("NAME", "TIME (UTC)", "VERSION", "TABLES", "ROWS", "FILES", "SIZE", "COPIED")
+_HEADINGS = ("NAME", "TIME (UTC)", "VERSION", "TABLES", "ROWS", "FILES", "SIZE", "COPIED", "ROLLS FORWARD TO (UTC)")
 
 
 def run_list(config: StandaloneConfig, place: str) -> int:
@@ -42,11 +51,23 @@ def run_prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
     return _run(partial(_prune, config, place, keep=keep))
 
 
-def run_restore(
-    config: StandaloneConfig, place: str, name: str, *, tables: tuple[str, ...] = (), is_quiet: bool
-) -> int:
+@dataclass(frozen=True, slots=True)
+class OfflineRestore:
+    """What the command line says."""
+
+    place: str
+    name: str = LATEST
+    tables: tuple[str, ...] = ()
+    to_time: str | None = None
+    """Roll the backup forward to it."""
+    log_from: str | None = None
+    """Where the shared log is; without it, where the backup says."""
+    is_quiet: bool = False
+
+
+def run_restore(config: StandaloneConfig, options: OfflineRestore) -> int:
     """Restore a backup, or some of its tables, to where a server of this configuration has its data."""
-    return _run(partial(_restore, config, place, name, tables=tables, is_quiet=is_quiet))
+    return _run(partial(_restore, config, options))
 
 
 def _run(command: Callable[[], int]) -> int:
@@ -65,24 +86,37 @@ def _run(command: Callable[[], int]) -> int:
 
 def _list(config: StandaloneConfig, place: str) -> int:
     summaries = backup_places(config).open(place, creates=False).summaries()
-    rows = [_HEADINGS, *map(_row, summaries)]
+    rows = [_HEADINGS, *(_row(summary, _rolls_until(config, summary)) for summary in summaries)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADINGS))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     return 0
 
 
-def _row(summary: BackupSummary) -> tuple[str, ...]:
-    moment = datetime.fromtimestamp(summary.started_ms / 1000, UTC)
+def _rolls_until(config: StandaloneConfig, summary: BackupSummary) -> str:
+    """Say up to when the shared log goes on from a backup, if it can be read from here."""
+    try:
+        until_ms = rolls_until(summary, partial(past_log, config))
+    except TsdbError:
+        return "?"
+    return "-" if until_ms is None else _seconds(until_ms)
+
+
+def _seconds(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _row(summary: BackupSummary, rolls_until: str) -> tuple[str, ...]:
     return (
         summary.name,
-        f"{moment:%Y-%m-%d %H:%M:%S}",
+        _seconds(summary.started_ms),
         summary.version,
         str(summary.tables),
         f"{summary.rows:,}",
         str(summary.files),
         format_bytes(summary.size_bytes),
         format_bytes(summary.copied_bytes),
+        rolls_until,
     )
 
 
@@ -107,19 +141,34 @@ def _prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
     return 0
 
 
-def _restore(config: StandaloneConfig, place: str, name: str, *, tables: tuple[str, ...], is_quiet: bool) -> int:
-    repository: Repository = backup_places(config).open(place, creates=False)
-    summary = repository.find(name)
+def _restore(config: StandaloneConfig, options: OfflineRestore) -> int:
+    repository: Repository = backup_places(config).open(options.place, creates=False)
+    summary, point = _plan_restore(config, repository, options)
     progress = BackupProgress()
     home = Path(config.storage.data_home)
-    with DirectoryLock(home, key="storage.data_home"), _watched("restore", progress, is_quiet=is_quiet):
-        restore_backup(repository, summary, restore_target(config), progress, tables=tables)
+    with DirectoryLock(home, key="storage.data_home"), _watched("restore", progress, is_quiet=options.is_quiet):
+        target = restore_target(config)
+        rolled = restore_backup(repository, summary, target, progress, tables=options.tables, point=point)
     print(f"{home}: {summary.name}")
-    if not is_quiet:
+    if not options.is_quiet:
         print(f"{progress.files_total} files ({format_bytes(progress.bytes_total)})", file=sys.stderr)
+        if point is not None:
+            print(f"{rolled:,} rows of the shared log, up to {format_time(point.to_ns)}", file=sys.stderr)
     for each in summary.damaged:
         print(f"damaged, not or not whole in the backup: {each}", file=sys.stderr)
     return 0
+
+
+def _plan_restore(
+    config: StandaloneConfig, repository: Repository, options: OfflineRestore
+) -> tuple[BackupSummary, PointInTime | None]:
+    if options.to_time is None:
+        return repository.find(options.name), None
+    to_ns = parse_time(options.to_time)
+    summary = choose_backup(repository, to_ns, options.name)
+    open_log = partial(past_log, config, place=options.log_from)
+    now_ns = SystemClock().now_ns()
+    return summary, plan_point(repository, summary, to_ns, open_log, now_ns=now_ns, tables=options.tables)
 
 
 def _watched(title: str, progress: BackupProgress, *, is_quiet: bool) -> AbstractContextManager[None]:

@@ -58,6 +58,8 @@ class FrameKind(IntEnum):
     """Reserved."""
     SEAL = 5
     """First in a segment: the last entry of every region when the segment was created."""
+    NOTE = 6
+    """Of no region: what tables there are and what they look like, in a shared log that is kept for its history."""
 
 
 class Codec(IntEnum):
@@ -145,7 +147,8 @@ class FrameHeader(NamedTuple):
     rows: int
     schema_version: int
     durable_offset: int
-    """Up to here the segment was known to be synced when the frame was written."""
+    """Up to here the segment was known to be synced when the frame was written. In an object of the shared log, the
+    time at which the entry was appended, in nanoseconds since 1970; 0 if that is not known."""
 
     @property
     def frame_bytes(self) -> int:

@@ -73,6 +73,8 @@ class LogIndex:
         with self._lock:
             for frame in frames:
                 region_id = frame.region_id
+                if frame.kind is FrameKind.NOTE:
+                    continue
                 if frame.kind is FrameKind.DROP_REGION:
                     ahead[region_id] = last_after(frame)
                     continue
@@ -97,7 +99,7 @@ class LogIndex:
                 if frame.kind is FrameKind.DROP_REGION:
                     self._forget(frame.region_id)
                     self._forgotten.discard(frame.region_id)
-                else:
+                elif frame.kind is not FrameKind.NOTE:
                     segment.max_entries[frame.region_id] = frame.entry_id
                     segment.entries += 1
                     self._last_entries[frame.region_id] = frame.entry_id
@@ -163,9 +165,9 @@ class LogIndex:
                 for number in sorted(self._segments)
             ]
 
-    def remove_segment(self, number: int) -> None:
+    def remove_segment(self, number: int) -> SegmentState:
         with self._lock:
-            del self._segments[number]
+            return self._segments.pop(number)
 
     def holds_segment(self, number: int) -> bool:
         with self._lock:

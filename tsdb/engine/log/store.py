@@ -23,12 +23,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tsdb.engine.log.frame import Frame, ReplayedFrame
 from tsdb.errors import TsdbError
 from tsdb.model import LateEntry
 from tsdb.units import Duration
+
+if TYPE_CHECKING:
+    from tsdb.engine.log.shared.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,9 @@ class SegmentFacts:
     entries: int
     since_ms: int
     state: str
-    """active (being written), pinned (regions need it), held (kept because of damage), unneeded, or unshipped (entries
-    of a shared log that the object store does not have yet)."""
+    """active (being written), pinned (regions need it), held (kept because of damage), unneeded, unshipped (entries of
+    a shared log that the object store does not have yet), or retained (all objects of a shared log that are kept for
+    its history)."""
     reason: str
     pinning: tuple[int, ...]
     """The regions with entries in it that are in no data file yet."""
@@ -180,6 +184,22 @@ class NodeLog(Protocol):
     @property
     def node(self) -> int:
         """The node whose log it is."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where changes of tables are noted, if the log is kept for its history."""
+
+    @property
+    def place(self) -> str:
+        """Where its store is, as people write it."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Term and number of an object: everything before it was acknowledged."""
+
+    @property
+    def acknowledges_locally(self) -> bool:
+        """Whether entries are acknowledged before others can reach them."""
 
     def remember(self, directories: Mapping[int, str]) -> None:
         """Note where regions are, before their first entries come, for a life that does not have them any more."""

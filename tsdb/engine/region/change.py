@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tsdb.engine.manifest import Change, Edit, Truncate
 from tsdb.engine.region.context import EngineContext
+from tsdb.engine.region.noting import DISCARDED, note
 from tsdb.engine.region.region import Region
 from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError, Unsupported
@@ -95,6 +96,7 @@ def discard_unflushed(context: EngineContext, region: Region) -> None:
     region.freeze(context)
     if not region.version.frozen:
         return
+    note(context, region, DISCARDED)
     crash_point("discard.before_manifest")
     region.commit(context, Edit(flushed_entry_id=region.written.entry_id, flushed_sequence=region.written.sequence))
     crash_point("discard.after_manifest")

@@ -15,6 +15,7 @@ from tsdb.engine.errors import ManifestFenced, ManifestNotDurable, RegionNotFoun
 from tsdb.engine.manifest import Action, Edit, Manifest, QuarantinedFile, data_path
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.names import RegionNames
+from tsdb.engine.region.noting import note_if_changed
 from tsdb.engine.region.state import CompactionState, FlushState, RegionAccess, RegionState, Written
 from tsdb.engine.region.version import FileHandle, FrozenMemtable, Version
 from tsdb.engine.sst import delete_files
@@ -55,6 +56,8 @@ class Region:
     access: RegionAccess = field(default_factory=RegionAccess)
     names: RegionNames = field(default_factory=RegionNames)
     """Knows what the table of the region is called."""
+    noted: object = None
+    """What was last noted of its definition (`noting`)."""
     quarantined: Mapping[str, QuarantinedFile] = field(default_factory=dict)
     """Data files that cannot be read whole, by id: those of the manifest, and those that it does not know of yet."""
 
@@ -186,6 +189,7 @@ class Region:
             self._stop_for_good(context, error)
             raise
         self.adopt(context)
+        note_if_changed(context, self)
         self._checkpoint()
 
     @requests_for(Purpose.MANIFEST)
@@ -204,6 +208,7 @@ class Region:
             self._stop_for_good(context, error)
             raise
         self.adopt(context)
+        note_if_changed(context, self)
         self.access.resume()
         for file_id in self.access.doubtful_files:
             if file_id not in self.manifest.state.files:

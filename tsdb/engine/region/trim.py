@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from tsdb.engine.manifest import Edit, FileMeta
 from tsdb.engine.metrics import EXPIRED_FILES
 from tsdb.engine.region.context import EngineContext
+from tsdb.engine.region.noting import FILES_REMOVED, note
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.snapshot import ttl_cutoff
 from tsdb.engine.region.version import Version
@@ -79,7 +80,10 @@ def truncate_inside(context: EngineContext, region: Region, ranges: Sequence[Tim
     """Remove the files that lie in one of some ranges of time; rows that are not in files yet stay. On the worker."""
     region.check_writable()
     region.resolve(context)
-    _remove(context, region, plan_inside(region.version, ranges))
+    files = plan_inside(region.version, ranges)
+    if files:
+        note(context, region, FILES_REMOVED)
+    _remove(context, region, files)
 
 
 def _remove(context: EngineContext, region: Region, files: Sequence[FileMeta]) -> None:

@@ -3,7 +3,9 @@
     opening (16 bytes) | frames, those of a region together | one row for each region | trailer (96 bytes)
 
 Frames are those of the local log (`tsdb.engine.log.frame`); the place that their checksum covers is the number of the
-object and the offset in it. A row says where the frames of a region are, and which entries they hold. The trailer says
+object and the offset in it, and instead of a synced offset they have the time at which they were appended.
+
+A row says where the frames of a region are, and which entries they hold. The trailer says
 which object this is, who wrote it, which objects were acknowledged before, and the checksum of the trailer before it.
 Its checksum covers the rows as well, so the end of an object is enough to know what it holds. A fence has the reason
 where others have frames.
@@ -131,25 +133,36 @@ class StoredFrame(NamedTuple):
     header: FrameHeader
     stored: pa.Buffer
 
+    @property
+    def logged_ns(self) -> int:
+        """The time of day when it was appended; 0 if that is not known."""
+        return self.header.durable_offset
+
 
 def encode_entries(
-    identity: ObjectIdentity, frames: Sequence[Frame], *, acknowledged: int, previous_crc: int, created_ms: int
+    identity: ObjectIdentity,
+    frames: Sequence[Frame],
+    *,
+    acknowledged: int,
+    previous_crc: int,
+    created_ms: int,
+    logged_ns: Sequence[int] | None = None,
 ) -> EncodedObject:
-    """Make an object of frames; payloads are not copied."""
-    groups: dict[int, list[Frame]] = {}
-    for frame in frames:
-        groups.setdefault(frame.region_id, []).append(frame)
+    """Make an object of frames; payloads are not copied. `logged_ns` says when each was appended."""
+    groups: dict[int, list[tuple[Frame, int]]] = {}
+    for frame, time_ns in zip(frames, logged_ns or [0] * len(frames), strict=True):
+        groups.setdefault(frame.region_id, []).append((frame, time_ns))
     parts: list[Buffer] = [OPENING]
     rows: list[tuple[Any, ...]] = []
     offset = len(OPENING)
     for region_id, group in groups.items():
         start, crc = offset, 0
-        for frame in group:
-            header = encode_header(frame, segment=identity.number, offset=offset, durable_offset=0)
+        for frame, time_ns in group:
+            header = encode_header(frame, segment=identity.number, offset=offset, durable_offset=time_ns)
             crc = crc32c(crc, header)
             parts += (header, frame.payload.view, padding(frame.payload.size_bytes))
             offset += frame_bytes(frame.payload.size_bytes)
-        rows.append((region_id, start, offset - start, *_entries_of(group), crc, 0))
+        rows.append((region_id, start, offset - start, *_entries_of([frame for frame, _ in group]), crc, 0))
     return _finish(
         ObjectKind.ENTRIES,
         identity,
@@ -215,6 +228,19 @@ def read_fence(content: bytes) -> str:
 def frames_of(content: bytes, trailer: Trailer, row: RegionRow) -> Iterator[StoredFrame]:
     """Read the frames of a region behind its last drop marker, every checksum verified; ObjectDamaged."""
     found: list[StoredFrame] = []
+    for frame in all_frames_of(content, trailer, row):
+        if frame.header.kind == FrameKind.DROP_REGION:
+            found.clear()
+        else:
+            found.append(frame)
+    if len(found) != row.entries:
+        raise ObjectDamaged("the frames are not those that its end names")
+    return iter(found)
+
+
+def all_frames_of(content: bytes, trailer: Trailer, row: RegionRow) -> list[StoredFrame]:
+    """Read the frames of a region, drop markers included, every checksum verified; ObjectDamaged."""
+    found: list[StoredFrame] = []
     whole = pa.py_buffer(content)
     offset, end, crc = row.offset, row.offset + row.length, 0
     while offset < end:
@@ -225,14 +251,11 @@ def frames_of(content: bytes, trailer: Trailer, row: RegionRow) -> Iterator[Stor
         stored = whole.slice(offset + FRAME_HEADER_BYTES, header.payload_bytes)
         if crc32c(0, stored) != header.payload_crc:
             raise ObjectDamaged(f"the payload of entry {header.entry_id} is damaged")
-        if header.kind == FrameKind.DROP_REGION:
-            found.clear()
-        else:
-            found.append(StoredFrame(header, stored))
+        found.append(StoredFrame(header, stored))
         offset += header.frame_bytes
-    if crc != row.headers_crc or len(found) != row.entries:
+    if crc != row.headers_crc:
         raise ObjectDamaged("the frames are not those that its end names")
-    return iter(found)
+    return found
 
 
 def as_frame(found: StoredFrame) -> Frame:

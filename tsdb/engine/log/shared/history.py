@@ -20,6 +20,7 @@ from tsdb.engine.log.shared.container import (
     Trailer,
     parse_trailer,
 )
+from tsdb.engine.log.shared.journal import NOTES
 from tsdb.engine.log.shared.layout import TermListing, object_path, segment_number
 from tsdb.engine.log.shared.terms import list_term, persist
 from tsdb.engine.parallel import in_parallel
@@ -149,7 +150,7 @@ def _see(history: History, known: KnownObject) -> None:
             history.dropped_at[row.region_id] = known.segment
             for segment in history.segments:
                 segment.max_entries.pop(row.region_id, None)
-        if row.entries:
+        if row.entries and row.region_id != NOTES:
             history.continuity.see_frames(row.region_id, row.first_entry, row.last_entry)
             state.max_entries[row.region_id] = row.last_entry
             state.entries += row.entries

@@ -80,6 +80,8 @@ class TermListing:
     """None if nobody is known to have sealed it."""
     sizes: dict[int, int] = field(default_factory=dict)
     """The size of each object, by number, also of those that are no part of the log any more."""
+    stored_ms: dict[int, int] = field(default_factory=dict)
+    """When each object was stored, as the store has it."""
 
     @property
     def is_drained(self) -> bool:
@@ -88,8 +90,13 @@ class TermListing:
 
     @property
     def garbage(self) -> list[int]:
-        """Numbers of objects below the floor and above the tip. The fence at the tip stays for ever."""
-        return [each for each in self.sizes if each < self.floor or (self.tip is not None and each > self.tip)]
+        """Numbers of objects above the tip: they were never part of the log. The fence at the tip stays for ever."""
+        return [each for each in self.sizes if self.tip is not None and each > self.tip]
+
+    @property
+    def past(self) -> list[int]:
+        """Numbers of objects below the floor, which no region needs."""
+        return sorted(each for each in self.sizes if each < self.floor)
 
     def first_missing(self) -> int:
         number = self.floor
@@ -104,7 +111,9 @@ def group_listing(found: Iterable[ObjectMeta], node: int) -> dict[int, TermListi
     for meta, term, match in _ours(found, node):
         listing = terms.setdefault(term, TermListing(term))
         if match[3]:
-            listing.sizes[int(match[3], 16)] = meta.size_bytes
+            number = int(match[3], 16)
+            listing.sizes[number] = meta.size_bytes
+            listing.stored_ms[number] = meta.modified_ns // 1_000_000
         elif match[4] == "floor":
             listing.floors.append(int(match[5], 16))
             listing.floor = max(listing.floors)

@@ -30,9 +30,11 @@ from tsdb.engine.log.shared.chains import Chains
 from tsdb.engine.log.shared.collecting import Collector
 from tsdb.engine.log.shared.container import EncodedObject, StoredFrame, as_frame
 from tsdb.engine.log.shared.history import History
+from tsdb.engine.log.shared.journal import Journal
 from tsdb.engine.log.shared.layout import object_of, object_path, segment_number
 from tsdb.engine.log.shared.notes import RegionNotes
 from tsdb.engine.log.shared.outbox import Shipment
+from tsdb.engine.log.shared.past import LogPlace
 from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
 from tsdb.engine.log.shared.shipper import Shipper
@@ -116,10 +118,31 @@ class SharedLog:
             check=self._check,
             record=self._record,
         )
+        # The tables of a cluster are not those of one of its nodes.
+        has_journal = bool(settings.retention) and settings.node == 0
+        waits = settings.acknowledge is Acknowledge.STORE
+        timeout_s = settings.append_timeout.seconds
+        self.journal = Journal(self.shipper, waits=waits, timeout_s=timeout_s) if has_journal else None
+        """Where changes of tables are noted; None if nobody needs that."""
 
     @property
     def term(self) -> int:
         return self._term
+
+    @property
+    def place(self) -> str:
+        """Where its store is, as people write it."""
+        return self._place
+
+    @property
+    def position(self) -> LogPlace:
+        """Everything before this object was acknowledged."""
+        return LogPlace(self._term, self.shipper.acknowledged)
+
+    @property
+    def acknowledges_locally(self) -> bool:
+        """Whether entries are acknowledged before the store has them."""
+        return self._settings.acknowledge is Acknowledge.LOCAL
 
     @property
     def directory(self) -> Path | None:
@@ -131,16 +154,13 @@ class SharedLog:
 
     @property
     def may_purge(self) -> bool:
-        return self._index.has_flushed or (self._local is not None and self._local.may_purge)
-
-    @property
-    def _acknowledges_locally(self) -> bool:
-        return self._settings.acknowledge is Acknowledge.LOCAL
+        may_purge = self._index.has_flushed or self._collector.has_more
+        return may_purge or (self._local is not None and self._local.may_purge)
 
     def append(self, frames: Sequence[Frame]) -> Future[None]:
         if any(frame.kind not in _APPENDABLE for frame in frames):
             raise ValueError("only DATA, DELETE and DROP_REGION frames can be appended")
-        if not self._acknowledges_locally:
+        if not self.acknowledges_locally:
             return self.shipper.append(frames)
         assert self._local is not None
         # Before the local log takes them: what it acknowledges must be shipped.
@@ -249,7 +269,7 @@ class SharedLog:
         self._index.forget(region_id)
         if self._local is not None:
             dropped = self._local.drop_region(region_id)
-            if self._acknowledges_locally:
+            if self.acknowledges_locally:
                 self.shipper.append([drop_marker(region_id)], dropped, waits=False)
                 return dropped
         return self.shipper.append([drop_marker(region_id)])
@@ -272,8 +292,11 @@ class SharedLog:
             self._purging.release()
 
     def segments(self) -> list[tuple[str, SegmentFacts]]:
-        """Describe the local segments, then the objects in the store, then what is not shipped."""
+        """Describe the local segments, what is kept of the past, the objects in the store, and what is not shipped."""
         found = [] if self._local is None else self._local.segments()
+        retained = self._retained()
+        if retained is not None:
+            found.append((self._place, retained))
         for facts in self._index.describe():
             path = object_path(self._settings.node, *object_of(facts.number))
             found.append((f"{self._place}/{path}", facts))
@@ -292,7 +315,7 @@ class SharedLog:
             raw_bytes=max(local.raw_bytes, self._raw_bytes),
             commits=local.commits + state.puts,
             purged_segments=local.purged_segments + self._purged_objects,
-            queued_bytes=local.queued_bytes + (0 if self._acknowledges_locally else shipper.unshipped_bytes),
+            queued_bytes=local.queued_bytes + (0 if self.acknowledges_locally else shipper.unshipped_bytes),
             unshipped_bytes=shipper.unshipped_bytes,
             unshipped_seconds=shipper.lag_ns / 1e9,
             is_broken=local.is_broken or shipper.broken is not None,
@@ -357,7 +380,7 @@ class SharedLog:
 
     def _check(self, frames: Sequence[Frame]) -> None:
         """Refuse entries that would leave a hole; with a local log, that does it."""
-        if not self._acknowledges_locally:
+        if not self.acknowledges_locally:
             self._index.check(frames, self._ahead)
 
     def _read_shared(
@@ -387,12 +410,21 @@ class SharedLog:
             )
 
     def _ship(self, frames: list[Frame]) -> None:
-        self.shipper.append(frames)
+        self.shipper.append(frames, is_new=False)
 
     def _fill(self, stored: list[StoredFrame]) -> None:
-        if self._acknowledges_locally:
+        if self.acknowledges_locally:
             assert self._local is not None
             self._local.append([as_frame(each) for each in stored]).result(self._settings.append_timeout.seconds)
+
+    def _retained(self) -> SegmentFacts | None:
+        """All objects in one that are kept although no region needs them: there may be very many."""
+        oldest, objects, size_bytes = self._collector.retained
+        if oldest is None:
+            return None
+        number = segment_number(oldest.term, oldest.number)
+        reason = f"{objects} objects whose rows are flushed are kept until they are {self._settings.retention} old"
+        return SegmentFacts(number, size_bytes, 0, oldest.stored_ms, "retained", reason, ())
 
     def _unshipped(self) -> SegmentFacts | None:
         shipper, state = self.shipper, self.shipper.state

@@ -94,6 +94,8 @@ class _Opened:
         self._store = store
         self._node = settings.node
         self._parallelism = settings.read_parallelism
+        self._clock = clock
+        self._retention = settings.retention
         by = f"{socket.gethostname()}, process {os.getpid()}"
         nonce = ids.token(NONCE_BYTES)
         self.nonce = bytes.fromhex(nonce)
@@ -119,7 +121,7 @@ class _Opened:
         )
 
     def make_collector(self, index: LogIndex) -> Collector:
-        return Collector(self._store, self._node, index, self._listings)
+        return Collector(self._store, self._node, index, self._listings, clock=self._clock, retention=self._retention)
 
     def end_term(self, collector: Collector, *, is_drained: bool) -> None:
         """Seal the own term, after everything was acknowledged."""

@@ -27,6 +27,8 @@ class Append:
     done: Future[None] = field(default_factory=Future)
     size_bytes: int = 0
     added_ns: int = 0
+    logged_ns: int = 0
+    """The time of day when they were appended; 0 if they were appended to a local log before, nobody knows when."""
 
     def __post_init__(self) -> None:
         # A future that runs cannot be cancelled: whether the entries are in the log is not the caller's to decide.
@@ -45,6 +47,11 @@ class Shipment:
     @property
     def frames(self) -> list[Frame]:
         return [frame for append in self.appends for frame in append.frames]
+
+    @property
+    def logged_ns(self) -> list[int]:
+        """When each of the frames was appended."""
+        return [append.logged_ns for append in self.appends for _ in append.frames]
 
     @property
     def size_bytes(self) -> int:

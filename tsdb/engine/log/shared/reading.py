@@ -78,7 +78,7 @@ class SharedReading:
 
     def __iter__(self) -> Iterator[list[ReplayedFrame]]:
         for batch in self.stored_frames():
-            yield [_replayed(each) for each in batch]
+            yield [replayed(each) for each in batch]
 
     def stored_frames(self) -> Iterator[list[StoredFrame]]:
         """Yield the entries as they are stored, in batches."""
@@ -204,7 +204,7 @@ class JoinedReading:
             yield batch
         for stored in self.shared.stored_frames():
             self.fill(stored)
-            yield [_replayed(each) for each in stored]
+            yield [replayed(each) for each in stored]
 
     def _is_unshipped(self, found: ReplayedFrame) -> bool:
         if found.entry_id <= self.shipped.get(found.region_id, -1):
@@ -220,7 +220,8 @@ def _problem_of(content: bytes, known: KnownObject, row: RegionRow) -> str | Non
     return None
 
 
-def _replayed(found: StoredFrame) -> ReplayedFrame:
+def replayed(found: StoredFrame) -> ReplayedFrame:
+    """Make an entry to be replayed of one that was read."""
     header = found.header
     return ReplayedFrame(
         region_id=header.region_id,

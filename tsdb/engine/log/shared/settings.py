@@ -28,6 +28,8 @@ class SharedSettings:
     """An object that has grown to this is sent at once."""
     in_flight: int = 4
     """Objects that are sent at a time."""
+    retention: Duration = Duration.of_seconds(0)
+    """Objects that no region needs are kept for this long after they were stored."""
     node: int = 0
     """The node whose log it is; a standalone server is node 0."""
     burst: int = 10

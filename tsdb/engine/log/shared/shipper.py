@@ -124,15 +124,25 @@ class Shipper:
             oldest = self._outbox.oldest_ns()
             return 0 if oldest is None else self._clock.monotonic_ns() - oldest
 
-    def append(self, frames: Sequence[Frame], after: Future[None] | None = None, *, waits: bool = True) -> Future[None]:
+    def append(
+        self,
+        frames: Sequence[Frame],
+        after: Future[None] | None = None,
+        *,
+        waits: bool = True,
+        is_new: bool = True,
+    ) -> Future[None]:
         """Ship entries, once `after` is done; the future completes when they are acknowledged.
 
-        Without `waits` they are taken although there is no room: the caller has waited for that before.
+        Without `waits` they are taken although there is no room: the caller has waited for that before. Without
+        `is_new` they were acknowledged at some time before.
         """
         append = Append(frames, after)
         with self._changed:
             self.wait_for_room(append.size_bytes if waits else -self._outbox.unshipped_bytes)
             self._check(frames)
+            # Under the lock: later entries have later times. And before anybody is told that they are durable.
+            append.logged_ns = self._clock.now_ns() if is_new else 0
             self._outbox.add(append, self._clock.monotonic_ns())
             self._changed.notify()
         if after is not None and not after.done():
@@ -240,6 +250,7 @@ class Shipper:
         encoded = encode_entries(
             identity,
             batch.frames,
+            logged_ns=batch.logged_ns,
             acknowledged=self._outbox.acknowledged,
             previous_crc=self._previous_crc,
             created_ms=created_ms,

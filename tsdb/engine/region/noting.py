@@ -1,0 +1,52 @@
+"""Noting what regions are in a log that is kept for its history, so that they can be restored as they were at a moment.
+
+A definition is noted when the manifest has it, whichever way that came about, and before rows are written under it.
+What cannot be told by a definition and the rows in the log is noted before it happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tsdb.engine.log.shared import Journal, RegionNote
+from tsdb.engine.region.context import EngineContext
+
+if TYPE_CHECKING:
+    from tsdb.engine.region.region import Region
+
+NOTED = "noted"
+CREATED = "created"
+CHANGED = "changed"
+DISCARDED = "rows in memory were discarded"
+"""By `ADMIN discard_unflushed`."""
+FILES_REMOVED = "data files were removed by a range of time"
+
+
+def journal_of(context: EngineContext) -> Journal | None:
+    node_log = context.wal.node_log
+    return None if node_log is None else node_log.journal
+
+
+def describe(region: Region, what: str) -> RegionNote:
+    """Return what a region is now, and remember that it is noted."""
+    state = region.manifest.state
+    region.noted = (state.schema.version, state.options, state.truncated_entry_id)
+    bare = replace(state, files=MappingProxyType({}), removed_files=(), quarantined=MappingProxyType({}))
+    return RegionNote(region.id, region.directory, region.table, what, bare.to_json())
+
+
+def note_if_changed(context: EngineContext, region: Region) -> None:
+    """Note a region whose definition is another one than before. On the worker."""
+    state = region.manifest.state
+    if region.noted == (state.schema.version, state.options, state.truncated_entry_id):
+        return
+    note(context, region, CHANGED)
+
+
+def note(context: EngineContext, region: Region, what: str) -> None:
+    """Note a region, and what happens to it."""
+    journal = journal_of(context)
+    if journal is not None:
+        journal.write_region(describe(region, what))
