@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 IN_PROCESS = "looks into the process that has the regions, its files or its log"
+OPTIONS = "chooses options of the engine in its process"
+ORDER = "rows without ORDER BY come in any order where several threads read, as on a datanode"
 LENT = "lends regions of this process to workers; those of other nodes are not lent"
 ONE_NODE = "is about the one node that a standalone server is"
 
@@ -32,6 +34,12 @@ PARTITIONED_CASES: Mapping[tuple[str, str], str] = {
 """The same for tables that are divided."""
 
 TESTS: Mapping[str, str] = {
+    "tests/database/test_fulltext.py::test_a_damaged_index_costs_speed_only": IN_PROCESS,
+    "tests/database/test_hostile_sql.py": "starts a database in a process of its own, which no frontend replaces",
+    "tests/database/test_indexes.py::test_statements_on_few_series_use_the_index": OPTIONS,
+    "tests/database/test_retention.py": "sets the clock of its process; datanodes have one of their own",
+    "tests/query/selection/test_selection.py::test_a_selection_answers_what_the_planner_answers": ORDER,
+    "tests/query/selection/test_selection.py::test_rows_of_several_files_come_in_the_order": ORDER,
     "tests/servers/fast_workers/test_promql.py": LENT,
     "tests/servers/http/test_influx.py::test_when_there_is_no_room_the_sender_is_told": IN_PROCESS,
     "tests/servers/http/test_prometheus_remote.py::test_what_was_acknowledged_is_there_after_a_crash": IN_PROCESS,
