@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
 KERNEL_SOURCES := $(shell find kernels -name target -prune -o -type f -print)
 PYTEST_WORKERS ?= 3
+SUITES := tests/servers tests/metric tests/database tests/query/promql tests/query/tables tests/query/range tests/query/selection \
+  tests/query/series_aggregate
 SITE := tsdb/servers/http/dashboard/site
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/public dashboard/scripts -type f) dashboard/index.html \
   dashboard/vite.config.ts dashboard/package-lock.json
@@ -78,6 +80,11 @@ etcd: $(VENV)/.dev-ready ## run all tests of the metadata store and its servers,
 .PHONY: failures
 failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of a cluster while clients write, with real etcd and S3 by moto
 	TSDB_CLUSTER=all $(BIN)/pytest tests/cluster $(ARGS)
+
+.PHONY: through-frontend
+through-frontend: $(VENV)/.dev-ready ## run the SQL, ingestion, protocol and PromQL suites through a frontend over 3 datanodes, also with partitioned tables
+	TSDB_TEST_STORAGE=cluster $(BIN)/pytest -n $(PYTEST_WORKERS) $(SUITES) $(ARGS)
+	TSDB_TEST_STORAGE=partitioned $(BIN)/pytest -n $(PYTEST_WORKERS) $(SUITES) $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), hostile statements and arguments

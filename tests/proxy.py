@@ -13,10 +13,10 @@ _CHUNK = 1 << 16
 class Proxy:
     """Forwards connections to a port."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, listen: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._target_port = target_port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = socket.create_server(listen)
+        self.address = f"{listen[0]}:{self._listener.getsockname()[1]}"
         self.url = f"http://{self.address}"
         self.accepted = 0
         self.lost_reply_bytes = 0
@@ -115,8 +115,8 @@ class Proxy:
 
 
 @contextmanager
-def running_proxy(target_port: int) -> Iterator[Proxy]:
-    proxy = Proxy(target_port)
+def running_proxy(target_port: int, listen: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[Proxy]:
+    proxy = Proxy(target_port, listen)
     try:
         yield proxy
     finally:

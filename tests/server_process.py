@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.storage import server_environment
+from tests.storage import IN_CLUSTER, server_environment
 
 _READY_SECONDS_MAX = 60.0
 
@@ -64,6 +64,13 @@ def spawn(
     component: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> ServerProcess:
     """Start a component with its data and logs in a directory, on free ports, and do not wait for it."""
+    environment = dict(environment or {})
+    started: list[subprocess.Popen[bytes]] = []
+    if component == "standalone" and IN_CLUSTER:
+        from tests.through_frontend import frontend_environment
+
+        component = "frontend"
+        environment = frontend_environment(directory, environment, lambda: not started or started[0].poll() is None)
     prefix = f"TSDB_{component.upper()}"
     home = f"{prefix}__DATA_HOME" if component == "metasrv" else f"{prefix}__STORAGE__DATA_HOME"
     variables = {
@@ -77,13 +84,14 @@ def spawn(
         **({} if component == "frontend" else {home: str(directory / "data")}),
         **({f"{prefix}__NODE_ID": "1"} if component == "datanode" else {}),
         **server_environment(component, directory),
-        **(environment or {}),
+        **environment,
     }
     output = directory / f"{component}.out"
     with output.open("wb") as sink:
         process = subprocess.Popen(
             [*TSDB, component, "start", *arguments], env=variables, stdout=sink, stderr=subprocess.STDOUT
         )
+    started.append(process)
     return ServerProcess(process, output)
 
 

@@ -1,4 +1,5 @@
 """Where databases and servers of tests keep their data files: in a directory, or with `TSDB_TEST_STORAGE=S3` in S3.
+With `cluster` and `partitioned` they are those of frontends (`tests/through_frontend.py`).
 
 Suites do not know about it: what a suite opens in a directory, or starts as a server, gets a root in a bucket of moto,
 which is that of the directory whenever it is opened again. There is no file cache, so every read of a file is a
@@ -25,8 +26,11 @@ from tsdb.kv import KvStore
 from tsdb.store import LocalStore, ObjectStore
 from tsdb.units import Size
 
-IN_S3 = os.environ.get("TSDB_TEST_STORAGE") == "S3"
-local_files_only = pytest.mark.skipif(IN_S3, reason="looks at local data files")
+_MODE = os.environ.get("TSDB_TEST_STORAGE", "")
+IN_S3 = _MODE == "S3"
+IN_CLUSTER = _MODE in ("cluster", "partitioned")
+IS_PARTITIONED = _MODE == "partitioned"
+local_files_only = pytest.mark.skipif(IN_S3 or IN_CLUSTER, reason="looks at local data files")
 """For tests that make no sense with data files elsewhere."""
 
 _BUFFER = Size(1)

@@ -18,6 +18,7 @@ from tests.server_process import ServerProcess, spawn, stop_process
 from tests.store.services import BUCKET, S3Server
 
 WAIT_SECONDS_MAX = 90.0
+_OTHER_LOOPBACK = "127.0.0.2"
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -87,6 +88,8 @@ class Cluster:
     frontends: list[Node] = field(default_factory=list)
     to_metasrv: dict[int, list[Proxy]] = field(default_factory=dict)
     """By datanode, its ways to the metadata servers, if they can be cut."""
+    to_datanode: dict[int, Proxy] = field(default_factory=dict)
+    """By datanode, the way of everybody else to it."""
     to_store: dict[int, Proxy] = field(default_factory=dict)
     """By datanode, its way to the object store."""
 
@@ -148,6 +151,8 @@ class Shape:
     """The HTTP ports of the frontends, followed by those of the other protocols; without them, free ones."""
     has_proxies: bool = False
     """Each datanode reaches the metadata servers and the object store by proxies of its own, which can lose things."""
+    has_node_proxies: bool = False
+    """Others reach each datanode by a proxy, which listens at its port of another loopback address."""
 
 
 @contextmanager
@@ -166,6 +171,11 @@ def running_cluster(
     with ExitStack() as stack:
         if shape.has_proxies:
             _put_proxies_between(cluster, ports, s3, stack)
+        if shape.has_node_proxies:
+            for number, node in cluster.datanodes.items():
+                port = int(node.environment["TSDB_DATANODE__RPC_ADDR"].rpartition(":")[2])
+                cluster.to_datanode[number] = stack.enter_context(running_proxy(port, (_OTHER_LOOPBACK, port)))
+                node.environment["TSDB_DATANODE__RPC_HOSTNAME"] = _OTHER_LOOPBACK
         for node in cluster.nodes:
             stack.callback(node.end)
         for nodes in (cluster.metasrvs, list(cluster.datanodes.values()), cluster.frontends):

@@ -1,8 +1,6 @@
 """The protocol servers of a cluster: every statement runs here, over a copy of the metadata and regions on datanodes.
 
-    metasrv ─▶ MirrorKv ─┬▶ RemoteCatalog ─┐
-                         ├▶ UserStore ─────┼▶ Database ◀─ protocols
-                         └▶ MirrorRoutes ─▶ RemoteRegions ─▶ datanodes
+    metasrv, datanodes ◀─ ClusteredDatabase ◀─ protocols
 
 Reads and writes go on while no metadata server can be reached; changes of tables do not.
 """
@@ -16,28 +14,22 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from tsdb.catalog import RemoteCatalog
 from tsdb.clock import SystemClock
-from tsdb.components._assembly import AssemblyOptions, assemble
-from tsdb.components._cluster_view import MetaCluster
+from tsdb.components._assembly import AssemblyOptions
+from tsdb.components._clustered import open_clustered
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import COPY_DIRECTORY
-from tsdb.components._node import LoadReport, await_metasrv, describe_node, open_meta_client
+from tsdb.components._node import LoadReport, describe_node
 from tsdb.components._process import Service
 from tsdb.components._protocols import ProtocolServers
 from tsdb.components._settings import query_memory, query_options, series_memory, slow_query_options
 from tsdb.config import FrontendConfig
 from tsdb.database import Database, DatabaseOptions
-from tsdb.kv import MirrorKv
 from tsdb.memory import MemoryOwner
-from tsdb.meta.client import Heartbeats, MetaClient, MirrorRoutes, NodeDescription
+from tsdb.meta.client import Heartbeats, MetaClient, NodeDescription
 from tsdb.model import NodeRole
 from tsdb.processes.fork_server import Forker
-from tsdb.remote import RemoteRegions, RemoteSettings
 from tsdb.servers.http import HttpApp
-
-_COPY_SECONDS = 60.0
-"""How long the first copy of the metadata may take."""
 
 
 class Frontend:
@@ -64,17 +56,6 @@ class Frontend:
     def open(self) -> None:
         """Follow the metadata, and open the database over it."""
         with ExitStack() as undo:
-            meta = open_meta_client(self._config.meta_client)
-            undo.callback(meta.close)
-            # A first question tells whether somebody is there; the copy then comes from the same server.
-            await_metasrv(self._config.meta_client, meta.version)
-            mirror = MirrorKv(meta.watch(), meta.transact)
-            undo.callback(mirror.close)
-            mirror.start(_COPY_SECONDS)
-            routes = MirrorRoutes(mirror, meta)
-            regions = RemoteRegions(routes, settings=RemoteSettings(), clock=self._clock)
-            undo.callback(regions.close)
-            catalog = RemoteCatalog(mirror, meta.change)
             home = self._home(undo)
             options = AssemblyOptions(
                 query_options(self._config, home, self._forker),
@@ -83,15 +64,13 @@ class Frontend:
                 memory_report=self._governor.report,
                 caches=lambda: (),
                 address=str(self._config.http.addr),
-                cluster=MetaCluster(meta, mirror, routes, self._clock),
             )
-            database = assemble(catalog, regions, mirror, options, self._clock)
-            undo.callback(database.services.queries.close)
-            undo.callback(database.slow_queries.close)
+            opened = open_clustered(self._config.meta_client, options, self._clock)
+            undo.callback(opened.close)
             self._closing = undo.pop_all()
-        self._meta = meta
-        self._database = database
-        self._protocols.gate.open(database)
+        self._meta = opened.meta
+        self._database = opened.database
+        self._protocols.gate.open(opened.database)
 
     def close(self) -> None:
         self._protocols.close()

@@ -342,6 +342,7 @@ class Database:
         try:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process, using_span(traced):
+                session.statement = process
                 yield process.check
         except Exception as error:
             _counter_of("Promql", "error").inc()

@@ -21,6 +21,9 @@ from tsdb.remote.codec import raise_value
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
+PING = 0
+"""The number of a question whose answer nobody waits for."""
+
 _log = get_logger("tsdb.remote")
 
 
@@ -67,6 +70,8 @@ class ChangeStream:
         self._pending: dict[int, _Pending] = {}
         self._room = threading.BoundedSemaphore(settings.changes_in_flight_max)
         self._numbers = count(1)
+        self.heard = 0
+        """How many messages have come."""
         self.is_broken = False
         """Nothing more can be sent."""
         self.is_over = False
@@ -125,8 +130,17 @@ class ChangeStream:
             # Some of it may have been received; the thread that takes answers finds the stream broken as well.
             self.close(text_of(error))
 
+    def ping(self) -> bool:
+        """Ask whether the datanode is there: `heard` grows when it answers."""
+        return self.tell({"n": PING, "op": "ping"})
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether something is unanswered."""
+        return bool(self._pending)
+
     def tell(self, head: dict[str, Any]) -> bool:
-        """Send something that is not answered, unless something else is being sent."""
+        """Send something whose answer nobody waits for, unless something else is being sent."""
         if not self._sending.acquire(blocking=False):
             return False
         try:
@@ -165,6 +179,7 @@ class ChangeStream:
         try:
             while True:
                 head, buffers = self.stream.receive()
+                self.heard += 1
                 if "error" in head:
                     raise raise_error(head["error"])
                 if "stops" in head:

@@ -58,6 +58,7 @@ class NodeUnavailable(RemoteError):
 
     def __init__(self, reason: str, *, address: str, **fields: object) -> None:
         super().__init__(f"the datanode does not answer: {reason}", address=address, **fields, hint="try again later")
+        self.reason = reason
 
 
 class StaleStream(NodeUnavailable):

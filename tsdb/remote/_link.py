@@ -19,6 +19,7 @@ from tsdb.model import RegionId
 from tsdb.remote._changes import ChangeStream
 from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
 from tsdb.remote._message import Part
+from tsdb.remote._pulse import Pulse
 from tsdb.remote._settings import RemoteSettings
 from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of
 
@@ -79,6 +80,7 @@ class Link:
         self._write_locks = [threading.Lock() for _ in range(settings.write_streams)]
         self._writes: list[ChangeStream | None] = [None] * settings.write_streams
         self._first: ChangeStream | None = None
+        self._pulse = Pulse(settings.silence_timeout)
 
     def begin(self) -> None:
         """Begin the session; NodeUnavailable if the datanode does not answer."""
@@ -156,7 +158,7 @@ class Link:
         return [released.popleft() for _ in range(len(released))] if released else []
 
     def tick(self, now_ns: int) -> None:
-        """Cancel streams whose time is over, and tell of readers that are not needed."""
+        """End requests whose time is over, tell of readers that are not needed, look whether the datanode is there."""
         with self._lock:
             late = [each for each in self._open if each.give_up_ns is not None and each.give_up_ns <= now_ns]
         for stream in late:
@@ -168,6 +170,13 @@ class Link:
             released = self.take_released()
             if not self._first.tell({"op": "release", "released": released}):
                 self._released.extend(released)
+        if self.is_ready and self._pulse.is_silent(self.changes, is_awaited=self._is_awaited()):
+            self.close(f"it has not answered for {self._settings.silence_timeout}")
+
+    def _is_awaited(self) -> bool:
+        with self._lock:
+            has_calls = any(each.give_up_ns is not None for each in self._open)
+        return has_calls or any(each.is_awaited for each in self._all_changes())
 
     def close(self, reason: str) -> None:
         """End the session and all streams; what is unanswered ends as unknown."""

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from tsdb.clock import Clock
 from tsdb.errors import Cancelled
+from tsdb.remote._errors import NodeUnavailable
 from tsdb.remote._link import Link
+from tsdb.remote._pulse import TICK_SECONDS
 from tsdb.remote._settings import RemoteSettings
 
-TICK_SECONDS = 0.25
-"""How late a request may be cancelled whose deadline has passed, and how long a reader is kept that was released."""
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An attempt to reach a datanode that has failed."""
+
+    reason: str
+    began_ns: int
+    ended_ns: int
+
+    def counts(self, asked_ns: int) -> bool:
+        """Whether it is the answer to a request, too.
+
+        It is for those that waited for the attempt, and afterwards for as long as it took: a datanode that refuses
+        connections is tried again at once, while one that hangs does not have every request wait for it.
+        """
+        return asked_ns <= 2 * self.ended_ns - self.began_ns
 
 
 class Links:
@@ -22,6 +39,7 @@ class Links:
         self._lock = threading.Lock()
         self._links: dict[str, Link] = {}
         self._opening: dict[str, threading.Lock] = {}
+        self._failures: dict[str, _Failure] = {}
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -30,6 +48,7 @@ class Links:
         found = self._links.get(address)
         if found is not None and found.is_ready:
             return found
+        asked_ns = self._clock.monotonic_ns()
         with self._lock:
             opening = self._opening.setdefault(address, threading.Lock())
             if self._thread is None:
@@ -38,6 +57,9 @@ class Links:
         with opening:
             found = self._links.get(address)
             if found is None or found.is_broken:
+                failure = self._failures.get(address)
+                if failure is not None and failure.counts(asked_ns):
+                    raise NodeUnavailable(failure.reason, address=address)
                 found = self._open(address, found)
         return found
 
@@ -50,12 +72,16 @@ class Links:
         # Before it is answered: the watch ends the attempt when its time is over.
         with self._lock:
             self._links[address] = link
+        began_ns = self._clock.monotonic_ns()
         try:
             link.begin()
-        except BaseException:
+        except BaseException as error:
             with self._lock:
                 self._links.pop(address, None)
+            if isinstance(error, NodeUnavailable):
+                self._failures[address] = _Failure(error.reason, began_ns, self._clock.monotonic_ns())
             raise
+        self._failures.pop(address, None)
         return link
 
     def close(self) -> None:

@@ -4,6 +4,7 @@
     {"n": number, "op": verb, "args": [arguments, arguments by name]}
     both with "trace": traceparent, if they are traced
     {"op": "release", "released": [readers]}, which is not answered
+    {"n": number, "op": "ping"}, which is answered with nothing
         ◀─ {"answers": [[number, true, value], [number, false, error], …]}
 
 The thread of the stream reads and begins changes; the engine says that one has ended on a thread of its own, which must
@@ -75,10 +76,12 @@ class ChangesEnd:
             while (message := self._stream.receive()) is not None:
                 if message[0]["op"] == "release":
                     self._release(message[0]["released"])
-                elif self._wait_for_room():
-                    self._begin(*message)
-                else:
+                elif not self._wait_for_room():
                     break
+                elif message[0]["op"] == "ping":
+                    self._answers.put((message[0]["n"], None, None))
+                else:
+                    self._begin(*message)
         finally:
             self._answers.put(None)
             sender.join()

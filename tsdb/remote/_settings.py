@@ -17,6 +17,8 @@ class RemoteSettings:
     """How long it may take to answer a request that has no deadline of its own."""
     answer_timeout: Duration = Duration.of_seconds(60)
     """How long the answer to a write may take on top of what the write may wait for memory."""
+    silence_timeout: Duration = Duration.of_seconds(20)
+    """How long a datanode may leave the question unanswered whether it is there, before the connection is given up."""
     call_streams_max: int = 64
     """How many requests of readers run on one datanode at a time; more wait."""
     write_streams: int = 2

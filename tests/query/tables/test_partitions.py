@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tsdb
+from tests.storage import IN_CLUSTER
 from tsdb.embedded import Connection
 from tsdb.engine import Engine
 from tsdb.engine.reading import Call, Conditions, Constant, Node, Ref, TagIs, TagMatch
 from tsdb.errors import Status, TsdbError
 from tsdb.model import ColumnInfo, DataType, Kind, Matcher, RegionId, Semantic, TableInfo, TimeRange, region_id
 from tsdb.query import matching_regions
+from tsdb.remote import RemoteRegions
 
 OPERATORS = ["equal", "less", "less_equal", "greater", "greater_equal", "not_equal"]
 RULES = [
@@ -162,13 +164,14 @@ def db() -> Iterator[Connection]:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
-    original = Engine.open_reader
+    owner = RemoteRegions if IN_CLUSTER else Engine
+    original = owner.open_reader
 
-    def open_reader(engine: Engine, region: RegionId, **given: Any) -> Any:
+    def open_reader(regions: Any, region: RegionId, **given: Any) -> Any:
         numbers.append(region & 0xFFFF)
-        return original(engine, region, **given)
+        return original(regions, region, **given)
 
-    monkeypatch.setattr(Engine, "open_reader", open_reader)
+    monkeypatch.setattr(owner, "open_reader", open_reader)
     return numbers
 
 

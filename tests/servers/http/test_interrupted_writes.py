@@ -19,10 +19,12 @@ from tests.database.cases import open_case_database
 from tests.engine.lives import wait_until
 from tests.servers.http.asgi_client import Answer, Exchange, call
 from tests.servers.http.test_influx import rows
-from tsdb.catalog import Catalog
+from tests.storage import IN_CLUSTER
+from tsdb.catalog import Catalog, RemoteCatalog
 from tsdb.components._local import LocalDatabase
 from tsdb.database import DatabaseGate
 from tsdb.engine import Engine
+from tsdb.remote import RemoteRegions
 from tsdb.servers._scheduler import SchedulerLane
 from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, sql_routes
 from tsdb.servers.http._guard import Interruption
@@ -39,6 +41,8 @@ class Gate:
         self.calls = 0
         self.is_open = threading.Event()
         self.reached = threading.Event()
+        if IN_CLUSTER:
+            owner = {Catalog: RemoteCatalog, Engine: RemoteRegions}[owner]
         inner: Callable[..., Any] = getattr(owner, method)
 
         def gated(*args: Any, **kwargs: Any) -> Any:

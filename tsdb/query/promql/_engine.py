@@ -89,8 +89,16 @@ class PromqlEngine:
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
         """Return the series that a session sees; PermissionDenied if it may see none."""
         self._authorize(session)
-        life, catalog = QueryLife(self.clock, session.timeout, is_wanted=check), visible(self.catalog, session)
-        return TableSeries(catalog, self._regions, session.database, life.check, session.timeout, indexes=self._indexes)
+        life = QueryLife(self.clock, session.timeout, session.statement, is_wanted=check)
+        return TableSeries(
+            visible(self.catalog, session),
+            self._regions,
+            session.database,
+            life.check,
+            session.timeout,
+            indexes=self._indexes,
+            on_cancel=life.on_cancel,
+        )
 
     def run(self, text: str, session: Session, span: QueryTimes, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""

@@ -71,6 +71,8 @@ class TableSeries:
     """Of tables with several fields, the one to read; None takes the first."""
     indexes: SeriesIndexes = dataclasses.field(default_factory=SeriesIndexes)
     """What is kept of series between queries."""
+    on_cancel: Callable[[Callable[[], None]], None] = lambda stop: None
+    """Has something called when the query is cancelled: what waits for another node is not reached by `check`."""
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesSet:
         """Return the series that satisfy all conditions, with their samples from `start_ms` to `end_ms`."""
@@ -113,6 +115,7 @@ class TableSeries:
         """Open what a region has of a table."""
         view = table.view if table.is_logical else None
         reader = self.regions.open_reader(region, timeout=self.timeout, view=view)
+        self.on_cancel(reader.interrupt)
         try:
             yield reader
         finally:

@@ -73,7 +73,7 @@ class PrometheusApiRoutes:
         # Statistics of a query are those of this process.
         encode = None if has_stats else partial(encode_pieces, is_range=is_range, series_max=limit)
         elsewhere = None if encode is None else self._work.elsewhere(ask, text, span, encode)
-        body = await self._work.run(shown, candidate, ask.seconds_max, elsewhere)
+        body = await self._work.run(shown, candidate, ask.seconds_max, elsewhere, ask.session)
         return Response(body, content_type=JSON)
 
     async def format_query(self, request: Request) -> AnyResponse:
@@ -114,7 +114,9 @@ class PrometheusApiRoutes:
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
-        body = await self._work.run(self._work.shown(ask, text, work, span), seconds_max=ask.seconds_max)
+        body = await self._work.run(
+            self._work.shown(ask, text, work, span), seconds_max=ask.seconds_max, session=ask.session
+        )
         return Response(
             body,
             content_type=chosen.content_type,

@@ -110,17 +110,26 @@ class PromqlWork:
         candidate: Candidate | None = None,
         seconds_max: float | None = None,
         elsewhere: Callable[[Hashable], Awaitable[tuple[_T, float] | None]] | None = None,
+        session: Session | None = None,
     ) -> _T:
-        """Run a query; it gets what it is to call at each step, which raises when the request was cancelled."""
+        """Run a query; it gets what it is to call at each step, which raises when the request was cancelled.
+
+        What a query of `session` has asked other nodes for ends at once then.
+        """
         stopped = threading.Event()
 
         def check() -> None:
             if stopped.is_set():
                 raise Cancelled("the query was cancelled")
 
+        def cancel() -> None:
+            stopped.set()
+            if session is not None:
+                self.database.cancel(session)
+
         return await self._pool.run(
             lambda: work(check),
-            cancel=stopped.set,
+            cancel=cancel,
             candidate=candidate,
             seconds_max=seconds_max,
             elsewhere=elsewhere,
