@@ -262,14 +262,17 @@ class ComponentProcess:
         return []
 
     def _summary(self, url: str, services: Sequence[Service]) -> str:
+        config = self._loaded.config
         facts = {"HTTP": url}
+        if isinstance(config, StandaloneConfig | FrontendConfig) and not config.http.disable_dashboard:
+            facts["dashboard"] = f"{url}/dashboard/"
         for service in services:
             facts |= service.facts
         if self._directory is not None:
             facts["data"] = str(self._directory.path)
-        facts["logs"] = self._loaded.config.logging.dir
+        facts["logs"] = config.logging.dir
         lines = [f"tsdb {self._build.version} {self._loaded.component} is ready"]
-        lines += [f"  {name:<8} {value}" for name, value in facts.items()]
+        lines += [f"  {name:<9} {value}" for name, value in facts.items()]
         lines += [f"warning: {warning}" for warning in self._warnings]
         lines += [
             "try",
