@@ -116,7 +116,9 @@ def _exports(outcome: str) -> float:
 
 def test_a_histogram_is_gathered_as_cumulative_buckets_sum_and_count(own_histogram: Histogram) -> None:
     own_histogram.labels(z="1", a="2").observe(0.7)
-    found = [sample for sample in gather(now_ms=7, instance="n:4000") if sample.name.startswith("tsdb_test_export_seconds")]
+    found = [
+        sample for sample in gather(now_ms=7, instance="n:4000") if sample.name.startswith("tsdb_test_export_seconds")
+    ]
     first, last = (("a", "2"), ("instance", "n:4000")), (("z", "1"),)
     labels = (*first, *last)
     assert found == [
