@@ -1,24 +1,30 @@
-// Cluster against a real one. `make cluster` starts it; TSDB_CLUSTER_URL is the address of a frontend.
+// Cluster against a real one: of its own, or that with a frontend at TSDB_CLUSTER_URL.
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { checkAccessibility, checkWidth, open, PHONE, screenshot, startBrowser } from "./browser";
+import { type Cluster, START_MS_MAX, startCluster } from "./cluster";
 
-const url = process.env.TSDB_CLUSTER_URL ?? "";
-const only = test.skipIf(url === "");
+let url: string;
+let cluster: Cluster | undefined;
 let browser: Browser;
 
 beforeAll(async () => {
-  if (!url) return;
+  const given = process.env.TSDB_CLUSTER_URL;
+  if (!given) cluster = await startCluster();
+  url = given ?? cluster?.url ?? "";
   browser = await startBrowser();
   await sql(
     "CREATE TABLE IF NOT EXISTS seen_moving (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) " +
       "PARTITION ON COLUMNS (host) (host < 'm', host >= 'm')",
   );
   await sql("INSERT INTO seen_moving VALUES ('a', 1000, 1.5), ('z', 1000, 2.5)");
+}, START_MS_MAX + 60_000);
+afterAll(async () => {
+  await browser?.close();
+  await cluster?.stop();
 });
-afterAll(() => browser?.close());
 
-only("nodes, regions and procedures are shown, and a region moves by click", async () => {
+test("nodes, regions and procedures are shown, and a region moves by click", async () => {
   const { page, context, problems } = await open(browser, url, "cluster");
   await page.getByText("live datanodes").waitFor();
   await page.getByText("leads", { exact: true }).waitFor();
@@ -43,7 +49,7 @@ only("nodes, regions and procedures are shown, and a region moves by click", asy
   await context.close();
 });
 
-only("status of a frontend, the dark, and a phone", async () => {
+test("status of a frontend, the dark, and a phone", async () => {
   const { page, context, problems } = await open(browser, url, "status", { theme: "dark" });
   await page.getByText("those of this frontend").waitFor();
   await checkAccessibility(page);

@@ -1,11 +1,16 @@
 """`make cluster`: a whole cluster on loopback until Ctrl-C. etcd, S3 by moto, two metadata servers, three datanodes,
 two frontends; its data is gone afterwards.
+
+With `--json` it is for programs: free ports, one line of JSON with the addresses when the cluster is ready, and SIGTERM
+ends it at any time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import signal
+import sys
 import tempfile
 import threading
 from contextlib import ExitStack, suppress
@@ -23,10 +28,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
     parser.add_argument("--metasrvs", type=int, default=2)
     parser.add_argument("--datanodes", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="free ports; one line of JSON when the cluster is ready")
     arguments = parser.parse_args()
+    # From the first process on: all of them end with this one, also if it is told to before they are ready.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    progress = sys.stderr if arguments.json else sys.stdout
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tsdb-cluster-")))
-        print("starting etcd and S3 …", flush=True)
+        print("starting etcd and S3 …", file=progress, flush=True)
         etcd = EtcdProcess(directory)
         etcd.start()
         stack.callback(etcd.kill)
@@ -37,13 +46,14 @@ def main() -> None:
             datanodes=arguments.datanodes,
             frontends=len(FIRST_PORTS),
             metasrv_environment={"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"},
-            frontend_ports=FIRST_PORTS,
+            frontend_ports=() if arguments.json else FIRST_PORTS,
         )
-        print("starting metadata servers, datanodes and frontends …", flush=True)
+        print("starting metadata servers, datanodes and frontends …", file=progress, flush=True)
         cluster = stack.enter_context(running_cluster(directory, shape, etcd=etcd, s3=s3))
-        print(describe(cluster, directory), flush=True)
-        _wait()
-        print("stopping …", flush=True)
+        print(addresses(cluster) if arguments.json else describe(cluster, directory), flush=True)
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        print("stopping …", file=progress, flush=True)
 
 
 def describe(cluster: Cluster, directory: Path) -> str:
@@ -66,11 +76,14 @@ def describe(cluster: Cluster, directory: Path) -> str:
     )
 
 
-def _wait() -> None:
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    with suppress(KeyboardInterrupt):
-        ended.wait()
+def addresses(cluster: Cluster) -> str:
+    """The addresses of the processes, by their kind, as JSON."""
+    kinds = {
+        "frontends": cluster.frontends,
+        "datanodes": list(cluster.datanodes.values()),
+        "metasrvs": cluster.metasrvs,
+    }
+    return json.dumps({kind: [node.url for node in nodes] for kind, nodes in kinds.items()})
 
 
 if __name__ == "__main__":

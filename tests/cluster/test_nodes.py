@@ -52,3 +52,22 @@ def test_datanodes_tell_with_their_heartbeats_how_far_their_logs_are_behind(clus
     # These have no shared log: nothing waits to be shipped.
     behind = {"log_lag_seconds": 0.0, "log_unshipped_bytes": 0}
     wait_for(lambda: [behind.items() <= each.items() for each in told()] == [True, True, True])
+
+
+def test_segments_files_and_regions_are_shown_with_the_node_they_are_on(cluster: Cluster) -> None:
+    cluster.sql(
+        "CREATE TABLE placed (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) "
+        "PARTITION ON COLUMNS (host) (host < 'h', host >= 'h' AND host < 'q', host >= 'q')"
+    )
+    cluster.sql("INSERT INTO placed VALUES ('a', 1, 1), ('k', 2, 2), ('z', 3, 3)")
+    cluster.sql("ADMIN flush_table('placed')")
+    places = cluster.place_of("placed")
+    for table in ("region_info", "ssts_manifest"):
+        regions = ", ".join(map(str, places))
+        found = cluster.sql(
+            f"SELECT DISTINCT region_id, node_id FROM information_schema.{table} WHERE region_id IN ({regions})"
+        )
+        assert {int(region): int(node) for region, node in found} == places, table
+    segments = cluster.sql("SELECT DISTINCT node_id FROM information_schema.wal_segments ORDER BY node_id")
+    assert segments == [[number] for number in cluster.datanodes]
+    cluster.sql("DROP TABLE placed")

@@ -29,7 +29,9 @@ from tsdb.components._export_metrics import (
     remote_write,
     self_import,
 )
+from tsdb.components._instance import instance_of
 from tsdb.components._local import LocalOptions, open_directory
+from tsdb.config import Component, load_config
 from tsdb.database import Database, Session, read_all
 from tsdb.ingest import TableRows
 from tsdb.telemetry import REGISTRY
@@ -114,12 +116,15 @@ def _exports(outcome: str) -> float:
 
 def test_a_histogram_is_gathered_as_cumulative_buckets_sum_and_count(own_histogram: Histogram) -> None:
     own_histogram.labels(z="1", a="2").observe(0.7)
-    found = [sample for sample in gather(now_ms=7) if sample.name.startswith("tsdb_test_export_seconds")]
-    labels = (("a", "2"), ("z", "1"))
+    found = [
+        sample for sample in gather(now_ms=7, instance="n:4000") if sample.name.startswith("tsdb_test_export_seconds")
+    ]
+    first, last = (("a", "2"), ("instance", "n:4000")), (("z", "1"),)
+    labels = (*first, *last)
     assert found == [
-        Sample("tsdb_test_export_seconds_bucket", (("a", "2"), ("le", "0.5"), ("z", "1")), 0.0, 7),
-        Sample("tsdb_test_export_seconds_bucket", (("a", "2"), ("le", "1.0"), ("z", "1")), 1.0, 7),
-        Sample("tsdb_test_export_seconds_bucket", (("a", "2"), ("le", "+Inf"), ("z", "1")), 1.0, 7),
+        Sample("tsdb_test_export_seconds_bucket", (*first, ("le", "0.5"), *last), 0.0, 7),
+        Sample("tsdb_test_export_seconds_bucket", (*first, ("le", "1.0"), *last), 1.0, 7),
+        Sample("tsdb_test_export_seconds_bucket", (*first, ("le", "+Inf"), *last), 1.0, 7),
         Sample("tsdb_test_export_seconds_count", labels, 1.0, 7),
         Sample("tsdb_test_export_seconds_sum", labels, 0.7, 7),
     ]
@@ -140,7 +145,7 @@ def test_a_receiver_gets_all_samples_with_the_headers_of_remote_write(receiver: 
     clock = ManualClock(5_000_000)
     send = remote_write(receiver.url, {"Authorization": "Bearer x"})
     before = _exports("ok")
-    MetricsExporter(send, Duration.of_seconds(1), clock).export()
+    MetricsExporter(send, Duration.of_seconds(1), "n:4000", clock).export()
     assert _exports("ok") == before + 1
     ((headers, body),) = receiver.requests
     assert headers["content-encoding"] == "snappy"
@@ -158,14 +163,16 @@ def test_a_receiver_gets_all_samples_with_the_headers_of_remote_write(receiver: 
     names = {label.value for each in read.timeseries for label in each.labels if label.name == "__name__"}
     assert {"tsdb_test_export_total", "process_start_time_seconds"} <= names
     assert {each.samples[0].timestamp for each in read.timeseries} == {5}
+    told = [{label.name: label.value for label in each.labels} for each in read.timeseries]
+    assert {labels.get("instance") for labels in told} == {"n:4000"}
 
 
 def test_a_receiver_that_refuses_or_is_not_there_is_counted_and_does_no_harm() -> None:
     refusing = Receiver(500)
     before = _exports("error")
-    MetricsExporter(remote_write(refusing.url, {}), Duration.of_seconds(1)).export()
+    MetricsExporter(remote_write(refusing.url, {}), Duration.of_seconds(1), "n").export()
     refusing.close()
-    MetricsExporter(remote_write(refusing.url, {}), Duration.of_seconds(1)).export()
+    MetricsExporter(remote_write(refusing.url, {}), Duration.of_seconds(1), "n").export()
     assert _exports("error") == before + 2
 
 
@@ -175,11 +182,43 @@ def test_imported_metrics_are_ordinary_tables(tmp_path: Path, own_counter: Count
         session = Session()
         write = self_import("public", _not_called, _importer(opened.database))
         own_counter.inc(3)
-        MetricsExporter(write, Duration.of_seconds(1), ManualClock(9_000_000_000)).export()
+        MetricsExporter(write, Duration.of_seconds(1), "n:4000", ManualClock(9_000_000_000)).export()
         text = "SELECT tsdb_value, CAST(tsdb_timestamp AS BIGINT) AS t FROM tsdb_test_export_total"
         assert read_all(opened.database.run(text, session)).to_pylist() == [{"tsdb_value": 3.0, "t": 9000}]  # type: ignore[arg-type]
     finally:
         opened.close()
+
+
+def test_nodes_that_write_at_the_same_time_into_one_database_do_not_replace_each_other(
+    tmp_path: Path, own_counter: Counter
+) -> None:
+    """Also in tables of an earlier version, which do not have the label yet."""
+    opened = open_directory(tmp_path, options=LocalOptions(has_housekeeping=False))
+    try:
+        write = self_import("public", _not_called, _importer(opened.database))
+        write([Sample("tsdb_test_export_total", (), 7.0, 9000)])
+        for instance in ("one:4000", "2"):
+            own_counter.inc()
+            MetricsExporter(write, Duration.of_seconds(1), instance, ManualClock(9_000_000_000)).export()
+        text = "SELECT instance, tsdb_value FROM tsdb_test_export_total ORDER BY tsdb_value"
+        found = read_all(opened.database.run(text, Session())).to_pylist()  # type: ignore[arg-type]
+        assert [tuple(row.values()) for row in found] == [("one:4000", 1.0), ("2", 2.0), (None, 7.0)]
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    ("component", "environment", "expected"),
+    [
+        (Component.STANDALONE, {"TSDB_STANDALONE__HTTP__ADDR": "0.0.0.0:4711"}, f"{socket.gethostname()}:4711"),
+        (Component.METASRV, {}, f"{socket.gethostname()}:4000"),
+        (Component.DATANODE, {"TSDB_DATANODE__NODE_ID": "42"}, "42"),
+    ],
+)
+def test_an_instance_is_the_id_of_a_datanode_or_where_a_process_is_found(
+    component: Component, environment: dict[str, str], expected: str
+) -> None:
+    assert instance_of(load_config(component, environment=environment).config) == expected
 
 
 def test_a_database_that_is_not_there_is_told_with_the_key_that_names_it_and_not_created(tmp_path: Path) -> None:

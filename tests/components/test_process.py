@@ -68,7 +68,7 @@ def test_a_component_without_a_metadata_server_says_so(component: str, tmp_path:
 
 def test_data_home_option_chooses_the_directory(tmp_path: Path) -> None:
     with running("standalone", tmp_path, "--data-home", str(tmp_path / "chosen")) as server:
-        assert f"data     {tmp_path / 'chosen'}\n" in server.output
+        assert re.search(rf"^  data +{tmp_path / 'chosen'}$", server.output, flags=re.MULTILINE)
     assert (tmp_path / "chosen" / "metadata.sqlite").exists()
     assert not (tmp_path / "data").exists()
 
@@ -90,9 +90,11 @@ def test_the_dashboard_can_be_switched_off(tmp_path: Path) -> None:
     with running("standalone", tmp_path) as server:
         assert server.get("/dashboard").status_code == 308
         assert server.get("/dashboard/").status_code in (200, 503)
+        assert re.search(rf"^  dashboard +{server.url}/dashboard/$", server.output, flags=re.MULTILINE)
     with running("standalone", tmp_path, environment={"TSDB_STANDALONE__HTTP__DISABLE_DASHBOARD": "true"}) as server:
         assert server.get("/dashboard").status_code == 404
         assert server.get("/dashboard/").status_code == 404
+        assert not re.search(r"^  dashboard ", server.output, flags=re.MULTILINE)
 
 
 def test_protocols_can_be_switched_off(tmp_path: Path) -> None:

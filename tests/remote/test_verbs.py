@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.engine.harness import SCHEMA, batch_of
+from tests.kv.etcd_process import free_port
 from tests.remote.world import DIRECTORY, REGION, World, rows_of, wait_until
 from tsdb.engine import SchemaOutdated, StrictWindows
 from tsdb.engine.errors import RegionNotFound, ScanTooLarge
@@ -32,6 +34,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.model import (
     AddColumn,
     OpType,
+    Peer,
     RegionOptions,
     Semantic,
     TimeRange,
@@ -261,7 +264,11 @@ def test_options_facts_and_the_end(world: World) -> None:
     regions.set_options(REGION, RegionOptions(ttl=Duration.parse("100000d"))).result(30)
     assert '"ttl"' in regions.stat(REGION).options
     assert regions.stat(REGION).memtable_rows == len(ROWS)
-    assert regions.wal_segments() == world.engine.wal_segments()
+    segments = [(path, replace(facts, node_id=1)) for path, facts in world.engine.wal_segments()]
+    assert regions.wal_segments() == segments
+    lost = Peer(2, f"127.0.0.1:{free_port()}")
+    world.routes.peers = lambda: [lost, Peer(1, world.server.address)]  # type: ignore[method-assign]
+    assert regions.wal_segments() == segments, "a node that is down hides no other"
     regions.discard_unflushed(REGION).result(30)
     assert regions.stat(REGION).memtable_rows == 0
     regions.truncate(REGION).result(30)

@@ -239,6 +239,60 @@ def test_a_secret_is_never_written_in_any_form(written: str, tmp_path: Path, sta
     assert written not in read(tmp_path, app=f"{APP}-err")
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "password=table",
+        "password = 'table'",
+        "access_key_id: table, region: eu",
+        "postgres://user:table@host/db",
+        "http://host/?token=table&x=1",
+        '{"secret_access_key": "table"}',
+        r"{\"secret\":\"table\"}",
+        "<AWSAccessKeyId>table</AWSAccessKeyId>",
+        "AWS4-HMAC-SHA256 Credential=table/20240501/us-east-1/s3/aws4_request",
+        "Authorization: Bearer table",
+        "Authorization: Basic dXNlcjp0YWJsZQ==",  # base64 of user:table
+        "tsdb sql --password table",
+        "static_user_provider:cmd:ann=table,bob=other",
+        "the password 'table': denied",
+        "headers=[(x-key,table)]",
+        "the key is: table.",
+    ],
+)
+def test_a_secret_that_is_an_ordinary_word_is_hidden_where_values_are(
+    message: str, tmp_path: Path, start: Start
+) -> None:
+    setup = start(secrets=("table",))
+    get_logger("t").info(message, key="table")
+    try:
+        raise RuntimeError(message)
+    except RuntimeError:
+        get_logger("t").exception("failed")
+    setup.close()
+    text = read(tmp_path)
+    assert text.count("******") >= 3
+    assert "table" not in text
+    assert "dXNlcjp0YWJsZQ" not in text
+
+
+def test_a_secret_that_is_an_ordinary_word_leaves_sentences_alone(tmp_path: Path, start: Start) -> None:
+    setup = start(secrets=("table", "ready", "password"))
+    get_logger("t").info("ready")
+    get_logger("t").info("the table tables/table is not ready, or the password is wrong", path="/data/table/1")
+    setup.close()
+    text = read(tmp_path)
+    assert "******" not in text
+    assert "t: ready\n" in text
+
+
+def test_a_long_secret_is_hidden_anywhere(tmp_path: Path, start: Start) -> None:
+    setup = start(secrets=("k3y-of-1", "onelongwordofletters"))
+    get_logger("t").info("it is k3y-of-1 and xk3y-of-1x and onelongwordofletters")
+    setup.close()
+    assert "it is ****** and x******x and ******" in read(tmp_path)
+
+
 def test_a_secret_of_several_lines_is_hidden(tmp_path: Path, start: Start) -> None:
     setup = start(secrets=("BEGIN\nkey\nEND",))
     get_logger("t").info("it is BEGIN\nkey\nEND", field="BEGIN\nkey\nEND")

@@ -55,6 +55,12 @@ class MetaCluster:
                 return PeerRow(peer.node_id, peer.address, False, int(each["silent_seconds"]), reason=_why_down(each))
         return PeerRow(peer.node_id, peer.address, is_alive=False, reason="the datanode is not known")
 
+    def node_of(self, region_id: RegionId) -> int | None:
+        try:
+            return self._routes.peer_of(region_id).node_id
+        except TsdbError:
+            return None
+
     def procedures(self) -> list[ProcedureRow]:
         return [
             ProcedureRow(

@@ -2,8 +2,9 @@
 
     registry ─▶ samples, as /metrics shows them ─▶ rows of ordinary tables, or one remote-write request
 
-An export that fails is logged and not retried: metrics of a minute ago are not worth a backlog. The first one
-comes after one whole interval.
+Every sample has the label `instance`, which names the process, because several nodes may write into one database.
+An export that fails is logged and not retried: metrics of a minute ago are not worth a backlog. The first one comes
+after one whole interval.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ class MetricsExporter:
 
     facts: Mapping[str, str] = {}
 
-    def __init__(self, send: Send, interval: Duration, clock: Clock | None = None) -> None:
+    def __init__(self, send: Send, interval: Duration, instance: str, clock: Clock | None = None) -> None:
         self._send = send
         self._interval = interval
+        self._instance = instance
         self._clock = clock or SystemClock()
         self._task: asyncio.Task[None] | None = None
 
@@ -88,7 +90,7 @@ class MetricsExporter:
     def export(self) -> None:
         """Export once; what goes wrong is logged."""
         try:
-            self._send(list(gather(now_ms=self._clock.now_ns() // 1_000_000)))
+            self._send(list(gather(now_ms=self._clock.now_ns() // 1_000_000, instance=self._instance)))
         except TsdbError as error:
             _EXPORTS.labels("error").inc()
             _log.error("the export of metrics failed", error=error)
@@ -99,13 +101,14 @@ class MetricsExporter:
             _EXPORTS.labels("ok").inc()
 
 
-def gather(*, now_ms: int) -> Iterator[Sample]:
-    """Yield all samples of the registry; families without a type are left out."""
+def gather(*, now_ms: int, instance: str) -> Iterator[Sample]:
+    """Yield all samples of the registry with a label for the process; families without a type are left out."""
     for family in REGISTRY.collect():
         if family.type in ("unknown", "untyped"):
             continue
         for sample in family.samples:
-            yield Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value), now_ms)
+            labels = {**sample.labels, "instance": instance}
+            yield Sample(sample.name, tuple(sorted(labels.items())), float(sample.value), now_ms)
 
 
 def self_import(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,8 +23,9 @@ from typing import Protocol
 from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
+from tsdb.components._instance import instance_of
 from tsdb.components._service_manager import READY, STOPPING, notify
-from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
+from tsdb.config import FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import BODIES_BYTES_MAX, BodyMemory, HttpApp, HttpServer, operational_routes
@@ -198,16 +198,9 @@ class ComponentProcess:
             endpoint=str(options.otlp_endpoint),
             ratio=options.tracing_sample_ratio.default_ratio,
             service_name=f"tsdb-{self._loaded.component}",
-            instance_id=self._instance_id(),
+            instance_id=instance_of(self._loaded.config),
             version=self._build.version,
         )
-
-    def _instance_id(self) -> str:
-        """The number of a datanode; where other components are found."""
-        config = self._loaded.config
-        if isinstance(config, DatanodeConfig) and config.node_id is not None:
-            return str(config.node_id)
-        return f"{socket.gethostname()}:{config.http.addr.port}"
 
     def _make_app(self, log_setup: LogSetup) -> HttpApp:
         options = self._loaded.config.http
@@ -258,18 +251,21 @@ class ComponentProcess:
         if export.remote_write is not None:
             headers = {name: value.get_secret_value() for name, value in export.remote_write.headers.items()}
             send = remote_write(export.remote_write.url, headers)
-            return [MetricsExporter(send, export.write_interval)]
+            return [MetricsExporter(send, export.write_interval, instance_of(self._loaded.config))]
         return []
 
     def _summary(self, url: str, services: Sequence[Service]) -> str:
+        config = self._loaded.config
         facts = {"HTTP": url}
+        if isinstance(config, StandaloneConfig | FrontendConfig) and not config.http.disable_dashboard:
+            facts["dashboard"] = f"{url}/dashboard/"
         for service in services:
             facts |= service.facts
         if self._directory is not None:
             facts["data"] = str(self._directory.path)
-        facts["logs"] = self._loaded.config.logging.dir
+        facts["logs"] = config.logging.dir
         lines = [f"tsdb {self._build.version} {self._loaded.component} is ready"]
-        lines += [f"  {name:<8} {value}" for name, value in facts.items()]
+        lines += [f"  {name:<9} {value}" for name, value in facts.items()]
         lines += [f"warning: {warning}" for warning in self._warnings]
         lines += [
             "try",

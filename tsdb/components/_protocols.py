@@ -9,6 +9,7 @@ from typing import Protocol
 from tsdb.auth import SYSTEM, Authenticator
 from tsdb.components._build_info import build_info
 from tsdb.components._export_metrics import SELF_IMPORT_TABLES, MetricsExporter, self_import
+from tsdb.components._instance import instance_of
 from tsdb.components._process import Service
 from tsdb.components._settings import ServingConfig
 from tsdb.config import settings_of
@@ -132,7 +133,7 @@ class ProtocolServers:
             services.append(self._postgres())
         if export.enable and export.self_import is not None:
             send = self_import(export.self_import.db, self._ensure_database, self._import_metrics)
-            services.append(MetricsExporter(send, export.write_interval))
+            services.append(MetricsExporter(send, export.write_interval, instance_of(self._config)))
         return services
 
     def _grpc_server(self) -> GrpcServer:

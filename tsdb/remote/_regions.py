@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tsdb.clock import Clock, SystemClock
@@ -171,15 +173,17 @@ class RemoteRegions:
         return found
 
     def compactions(self) -> list[CompactionRecord]:
-        """The newest compactions of all datanodes, oldest first."""
-        found: list[CompactionRecord] = [
-            each for peer in self.routes.peers() for each in self._call_peer(peer, "compactions")
-        ]
+        """The newest compactions of all datanodes that answer, oldest first."""
+        found: list[CompactionRecord] = [each for _, records in self._ask_all("compactions") for each in records]
         return sorted(found, key=lambda each: each.started_ms)
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
-        """The segments of the logs of all datanodes, each with its path."""
-        return [each for peer in self.routes.peers() for each in self._call_peer(peer, "wal_segments")]
+        """The segments of the logs of all datanodes that answer, each with its path."""
+        return [
+            (path, replace(facts, node_id=peer.node_id))
+            for peer, segments in self._ask_all("wal_segments")
+            for path, facts in segments
+        ]
 
     def open_regions(
         self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None
@@ -242,6 +246,14 @@ class RemoteRegions:
     def _call(self, region_id: RegionId, op: str, *args: object) -> Any:
         timeout, clock = self.settings.timeout, self._clock
         return self.at_place(region_id, lambda link: call_node(link, op, [region_id, *args], timeout, clock))
+
+    def _ask_all(self, op: str) -> list[tuple[Peer, list[Any]]]:
+        """Ask all datanodes: one that is down does not hide what the others have."""
+        found: list[tuple[Peer, list[Any]]] = []
+        for peer in self.routes.peers():
+            with suppress(NodeUnavailable):
+                found.append((peer, self._call_peer(peer, op)))
+        return found
 
     def _call_peer(self, peer: Peer, op: str, *args: object, timeout: Duration | None = None) -> Any:
         def ask() -> Any:

@@ -124,10 +124,10 @@ class LineFormat:
         """Return the time, the level in five characters, and the rest of the line with its end."""
         seconds, ns = divmod(entry.now_ns, 1_000_000_000)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ns // 1000:06d}Z"
-        text = f"{entry.target}: {entry.message}{entry.fields}"
+        text = f"{entry.message}{entry.fields}"
         if entry.traceback:
             text = f"{text}\n{entry.traceback}"
-        text = self._redactor.redact(text)
+        text = f"{entry.target}: {self._redactor.redact(text)}"
         if not text.isprintable():
             text = text.translate(_LAYOUT)
         return stamp, _level_text(entry.level), f"{text}\n"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.query.information_schema.catalogs import LOGS, MONITOR, FakeCatalog, FakeRegions, make_context
+from tsdb.engine import SegmentFacts
 from tsdb.model import TableInfo
 from tsdb.query import Channel
 from tsdb.query.information_schema import (
@@ -21,6 +22,7 @@ from tsdb.query.information_schema import (
     information_schema_of,
     information_table,
 )
+from tsdb.query.information_schema._cluster_view import OneNode
 
 
 def rows(name: str, context: InformationContext | None = None, **equal: Any) -> list[dict[str, Any]]:
@@ -176,6 +178,24 @@ def test_segments_of_the_log_name_the_regions_that_need_them() -> None:
     (segment,) = rows("wal_segments")
     assert (segment["segment"], segment["state"], segment["size"]) == ("0000000000000007", "pinned", 4096)
     assert segment["pinning_regions"] == f"[{1024 << 32}]"
+    assert segment["node_id"] == 0
+
+
+def test_what_a_datanode_has_is_shown_with_its_id() -> None:
+    class OfNode(FakeRegions):
+        def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
+            return [(path, replace(facts, node_id=3)) for path, facts in super().wal_segments()]
+
+    class View(OneNode):
+        def node_of(self, region_id: int) -> int:
+            return 1 + region_id % 2
+
+    alone = make_context(regions=OfNode())
+    context = replace(alone, cluster=View(alone))
+    assert [row["node_id"] for row in rows("wal_segments", context)] == [3]
+    for table in ("region_info", "ssts_manifest", "ssts_index_meta"):
+        assert {row["node_id"] - row["region_id"] % 2 for row in rows(table, context)} == {1}
+    assert {row["node_id"] for row in rows("ssts_storage", context)} == {1, 2}
 
 
 def test_a_region_that_cannot_be_asked_hides_no_other() -> None:

@@ -81,6 +81,8 @@ class SegmentFacts:
     reason: str
     pinning: tuple[int, ...]
     """The regions with entries in it that are in no data file yet."""
+    node_id: int | None = None
+    """The datanode whose log it is of; None for this process."""
 
 
 class LogReading(Protocol):

@@ -95,6 +95,9 @@ class ClusterView(Protocol):
 
     def peer_of(self, region_id: RegionId) -> PeerRow | None: ...
 
+    def node_of(self, region_id: RegionId) -> int | None:
+        """The id of the node that a region is on, without a request to other processes."""
+
     def procedures(self) -> Sequence[ProcedureRow]: ...
 
     def failovers(self) -> Sequence[FailoverRow]: ...
@@ -127,6 +130,9 @@ class OneNode:
 
     def peer_of(self, region_id: RegionId) -> PeerRow:
         return PeerRow(self._context.node.id, self._context.node.address)
+
+    def node_of(self, region_id: RegionId) -> int:
+        return self._context.node.id
 
     def procedures(self) -> list[ProcedureRow]:
         return []

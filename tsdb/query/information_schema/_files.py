@@ -68,7 +68,7 @@ def _owner(files: list[_RegionFile], context: InformationContext) -> dict[str, C
         "region_group": [each.number >> SEQUENCE_BITS for each in files],
         "region_sequence": [each.number & ((1 << SEQUENCE_BITS) - 1) for each in files],
         "file_id": [each.facts.file_id for each in files],
-        "node_id": context.node.id,
+        "node_id": [context.cluster_view.node_of(each.region_id) for each in files],
     }
 
 
@@ -102,16 +102,16 @@ def ssts_manifest_table(context: InformationContext) -> pa.Table:
 
 def ssts_storage_table(context: InformationContext) -> pa.Table:
     stored = [
-        (path, size, each.facts.created_ms)
+        (path, size, each.facts.created_ms, context.cluster_view.node_of(each.region_id))
         for each in _files(context)
         for path, size in ((each.facts.path, each.facts.size_bytes), (each.facts.index_path, each.facts.index_bytes))
         if path is not None
     ]
     columns = {
-        "file_path": [path for path, _, _ in stored],
-        "file_size": [size for _, size, _ in stored],
-        "last_modified_ms": [created_ms for _, _, created_ms in stored],
-        "node_id": context.node.id,
+        "file_path": [path for path, _, _, _ in stored],
+        "file_size": [size for _, size, _, _ in stored],
+        "last_modified_ms": [created_ms for _, _, created_ms, _ in stored],
+        "node_id": [node_id for _, _, _, node_id in stored],
     }
     return build_table(information_schema_of("ssts_storage"), len(stored), columns)
 

@@ -154,7 +154,7 @@ def wal_segments_table(context: InformationContext) -> pa.Table:
         "reason": [facts.reason for _, facts in segments],
         "since": [facts.since_ms or None for _, facts in segments],
         "pinning_regions": [json.dumps(facts.pinning) for _, facts in segments],
-        "node_id": context.node.id,
+        "node_id": [context.node.id if facts.node_id is None else facts.node_id for _, facts in segments],
     }
     return build_table(information_schema_of("wal_segments"), len(segments), columns)
 
@@ -197,6 +197,6 @@ def region_info_table(context: InformationContext) -> pa.Table:
         ],
         "region_options": [json.dumps(each, sort_keys=True) for each in options],
         "sst_format": [each.get("sst_format", "flat") for each in options],
-        "node_id": context.node.id,
+        "node_id": [context.cluster_view.node_of(region_id) for _, region_id, _ in rows],
     }
     return build_table(information_schema_of("region_info"), len(rows), columns)
