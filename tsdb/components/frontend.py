@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from tsdb.backup.cluster import ClusterBackups
 from tsdb.catalog import RemoteCatalog
 from tsdb.clock import SystemClock
 from tsdb.components._assembly import AssemblyOptions, assemble
@@ -76,6 +77,7 @@ class Frontend:
             undo.callback(regions.close)
             catalog = RemoteCatalog(mirror, meta.change)
             home = self._home(undo)
+            cluster = MetaCluster(meta, mirror, routes, self._clock)
             options = AssemblyOptions(
                 query_options(self._config, home, self._forker),
                 self._database_options(),
@@ -83,7 +85,8 @@ class Frontend:
                 memory_report=self._governor.report,
                 caches=lambda: (),
                 address=str(self._config.http.addr),
-                cluster=MetaCluster(meta, mirror, routes, self._clock),
+                cluster=cluster,
+                backups=ClusterBackups(regions, cluster.live_datanodes),
             )
             database = assemble(catalog, regions, mirror, options, self._clock)
             undo.callback(database.services.queries.close)

@@ -5,16 +5,24 @@ A storage is opened when it is used: looking at a backup in a directory asks no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-from tsdb.backup import DestinationPlaces, RestoreTarget, StoragePlace
+from tsdb.backup import DestinationPlaces, RestoreRefused, RestoreTarget, StoragePlace
+from tsdb.backup.cluster import ClusterMetadata
 from tsdb.components._stores import configured_storages, open_store, open_stores, place_of
-from tsdb.config import StandaloneConfig
-from tsdb.kv import METADATA_FILE
+from tsdb.config import DatanodeConfig, FileStorage, StandaloneConfig
+from tsdb.kv import METADATA_FILE, CoordinationStore
+from tsdb.meta.election import LEADER
+
+StoringConfig: TypeAlias = StandaloneConfig | DatanodeConfig
+"""The configuration of a process that has data files."""
 
 
-def backup_places(config: StandaloneConfig) -> DestinationPlaces:
+def backup_places(config: StoringConfig) -> DestinationPlaces:
     """Return where backups may be: any directory, and the storages of the configuration."""
     storages = [
         StoragePlace(name, place_of(name, section), partial(open_store, name, section))
@@ -23,7 +31,7 @@ def backup_places(config: StandaloneConfig) -> DestinationPlaces:
     return DestinationPlaces(Path(config.storage.data_home), storages, allows_directories=True)
 
 
-def restore_target(config: StandaloneConfig) -> RestoreTarget:
+def restore_target(config: StoringConfig) -> RestoreTarget:
     """Return where a server of this configuration has its data; the caller holds the lock of the data directory."""
     home = Path(config.storage.data_home)
     stores = open_stores(config.storage)
@@ -35,3 +43,15 @@ def restore_target(config: StandaloneConfig) -> RestoreTarget:
         wal_directory=Path(config.wal.dir) if config.wal.dir else home / "wal",
         shared_log=stores.find(shared.storage)[0] if shared.enable is True else None,
     )
+
+
+def cluster_target(config: DatanodeConfig, metadata: CoordinationStore, nodes: Sequence[int]) -> RestoreTarget:
+    """Return where a cluster has its data, whose datanodes have this configuration and `nodes` as their ids."""
+    if isinstance(config.storage, FileStorage):
+        raise RestoreRefused(
+            "the storage of these datanodes is a directory of each",
+            data_home=config.storage.data_home,
+            hint="a cluster is restored into a bucket: name the configuration file of a datanode with -c",
+        )
+    target = restore_target(config)
+    return replace(target, cluster=ClusterMetadata(metadata, nodes, leader_key=LEADER))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tsdb.cli.backups._offline import run_list, run_prune, run_restore, run_verify
+from tsdb.cli.backups._offline import OfflineCluster, run_list, run_prune, run_restore, run_verify
 from tsdb.cli.backups._online import OnlineBackup, run_backup
 
-__all__ = ["OnlineBackup", "run_backup", "run_list", "run_prune", "run_restore", "run_verify"]
+__all__ = [
+    "OfflineCluster",
+    "OnlineBackup",
+    "run_backup",
+    "run_list",
+    "run_prune",
+    "run_restore",
+    "run_verify",
+]
