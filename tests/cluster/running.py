@@ -157,12 +157,21 @@ class Shape:
 
 @contextmanager
 def running_cluster(
-    directory: Path, shape: Shape, *, etcd: EtcdProcess | None = None, s3: S3Server | None = None
+    directory: Path,
+    shape: Shape,
+    *,
+    etcd: EtcdProcess | None = None,
+    s3: S3Server | None = None,
+    root: str | None = None,
 ) -> Iterator[Cluster]:
-    """Run a cluster; without etcd its metadata is in memory, without S3 each datanode has files of its own."""
+    """Run a cluster; without etcd its metadata is in memory, without S3 each datanode has files of its own.
+
+    `root` is where the files are in the bucket; without it, nowhere that anybody has used.
+    """
     ports = [free_port() for _ in range(shape.metasrvs)]
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
-    root = s3.new_root() if s3 is not None else ""
+    if root is None:
+        root = s3.new_root() if s3 is not None else ""
     cluster = Cluster(
         [_metasrv(directory, number, port, shape, etcd) for number, port in enumerate(ports)],
         {number: _datanode(directory, number, addresses, shape, s3, root) for number in range(1, shape.datanodes + 1)},

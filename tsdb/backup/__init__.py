@@ -1,14 +1,17 @@
-"""Backups of a whole server: a consistent copy of metadata and data files, taken while it runs, and its restore.
+"""Backups of a server or cluster: a consistent copy of metadata and data files, taken while it runs, and its restore.
 
     take:     flush ─▶ pin metadata and manifests at one moment ─▶ copy files that the destination lacks ─▶ summary
     restore:  mark the directory ─▶ files, verified ─▶ manifests ─▶ metadata ─▶ remove the mark
     point:    the backup before it ─▶ the shared log from there on ─▶ what everything was then (`plan_point`)
 
 A destination (`Repository`) holds several backups that share data files. `docs/format/backup.md` describes its objects.
-`BackupService` runs backups inside a server; everything else works on a destination without one.
+`BackupService` runs backups inside a server; `cluster` has what a cluster needs beside; everything else works on a
+destination without a server.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from tsdb.backup._destination import DestinationPlaces, StoragePlace
 from tsdb.backup._errors import BackupDamaged, BackupFailed, BackupNotFound, RestoreRefused
@@ -24,9 +27,16 @@ from tsdb.backup._service import BackupJob, BackupService, BackupState
 from tsdb.backup._source import LocalSource
 from tsdb.backup._take import take_backup
 from tsdb.backup._verify import BackupCheck, verify_backup
+from tsdb.backup.cluster import ClusterBackups, RemoteJob
+
+AnyBackups: TypeAlias = BackupService | ClusterBackups
+"""What a database makes backups with: its own service, or the datanodes of its cluster."""
+AnyJob: TypeAlias = BackupJob | RemoteJob
 
 __all__ = [
     "LATEST",
+    "AnyBackups",
+    "AnyJob",
     "BackupCheck",
     "BackupDamaged",
     "BackupFailed",

@@ -6,6 +6,7 @@
     s3://bucket/root/x       x in the storage whose place is s3://bucket/root
     /mnt/backups/x           x in the storage of type File whose directory is /mnt/backups
 
+In a cluster `nightly` is `default:nightly`: the directory of one node is not that of the others.
 A server writes to no other directories: who may run ADMIN statements need not have the rights of the server's user.
 Commands that run on their own may use any directory. Statements never contain credentials.
 """
@@ -43,11 +44,22 @@ class StoragePlace:
 class DestinationPlaces:
     """Where backups may be."""
 
-    def __init__(self, home: Path, storages: Sequence[StoragePlace], *, allows_directories: bool = False) -> None:
-        """`home` is the data directory. With `allows_directories`, any directory is a destination."""
+    def __init__(
+        self,
+        home: Path,
+        storages: Sequence[StoragePlace],
+        *,
+        allows_directories: bool = False,
+        is_cluster: bool = False,
+    ) -> None:
+        """`home` is the data directory. With `allows_directories`, any directory is a destination.
+
+        With `is_cluster`, a path alone is in the storage of tables that choose none.
+        """
         self._home = home
         self._storages = {each.name: each for each in storages}
         self._allows_directories = allows_directories
+        self._is_cluster = is_cluster
 
     def open(self, text: str, *, creates: bool = True) -> Repository:
         """Return the destination that a text means; InvalidArguments if it means none.
@@ -56,6 +68,11 @@ class DestinationPlaces:
         """
         if not text or "\0" in text:
             raise InvalidArguments("the destination of a backup is empty")
+        found = self._find(text, creates=creates)
+        found.asked = text
+        return found
+
+    def _find(self, text: str, *, creates: bool) -> Repository:
         named = _NAMED.fullmatch(text)
         if named is not None:
             return self._named(named[1], named[2], creates=creates)
@@ -88,6 +105,8 @@ class DestinationPlaces:
         given = Path(text)
         if self._allows_directories:
             return _local(given.expanduser().absolute(), creates=creates)
+        if self._is_cluster and not given.is_absolute():
+            return self._named(DEFAULT, text, creates=creates)
         home = self._home / HOME_DIRECTORY
         if not given.is_absolute():
             return _local(home / _checked(text), creates=creates)
@@ -101,10 +120,8 @@ class DestinationPlaces:
 
     def _hint(self) -> str:
         places = [f"{name}:PATH is in {each.place}" for name, each in self._storages.items()]
-        return (
-            f"PATH alone is in {self._home / HOME_DIRECTORY}; {'; '.join(places)};"
-            " add other directories and buckets to [[storage.providers]]"
-        )
+        alone = f"{DEFAULT}:PATH" if self._is_cluster else f"in {self._home / HOME_DIRECTORY}"
+        return f"PATH alone is {alone}; {'; '.join(places)}; add other directories and buckets to [[storage.providers]]"
 
 
 def _local(directory: Path, *, creates: bool) -> Repository:

@@ -44,7 +44,8 @@ class RepositoryLock:
         self._repository = repository
         self._path = repository.path(LOCK)
         self._clock = clock or SystemClock()
-        self._token = ids.token(_TOKEN_BYTES)
+        self.token = ids.token(_TOKEN_BYTES)
+        """What nobody else's lock holds."""
         self._purpose = purpose
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="tsdb-backup-lock", daemon=True)
@@ -55,7 +56,7 @@ class RepositoryLock:
             self._repository.store.put_if_absent(self._path, self._content())
         except ObjectExists:
             self._take_expired()
-        _held.add(self._token)
+        _held.add(self.token)
         self._thread.start()
         return self
 
@@ -64,7 +65,7 @@ class RepositoryLock:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        _held.discard(self._token)
+        _held.discard(self.token)
         try:
             if self._is_own():
                 self._repository.delete(LOCK)
@@ -79,7 +80,7 @@ class RepositoryLock:
             )
 
     def _take_expired(self) -> None:
-        found = self._read()
+        found = read_lock(self._repository)
         if found is not None:
             age_ms = self._now_ms() - int(found["renewed_ms"])
             if age_ms < EXPIRY // 1_000_000 and not _is_gone(found):
@@ -101,25 +102,12 @@ class RepositoryLock:
                 _log.warning("the lock of a destination was not renewed", path=self._path, error=error)
 
     def _is_own(self) -> bool:
-        found = self._read()
-        return found is not None and found["token"] == self._token
-
-    def _read(self) -> dict[str, Any] | None:
-        """Return who has the lock; None if nobody has."""
-        try:
-            found = orjson.loads(self._repository.store.get(self._path))
-        except ObjectNotFound:
-            return None
-        except orjson.JSONDecodeError:
-            found = None
-        if not isinstance(found, dict) or not found.keys() >= {"token", "owner", "purpose", "renewed_ms"}:
-            return {"token": "", "owner": "an unknown process", "purpose": "change", "renewed_ms": 0}
-        return found
+        return is_locked_by(self._repository, self.token)
 
     def _content(self) -> bytes:
         return orjson.dumps(
             {
-                "token": self._token,
+                "token": self.token,
                 "owner": f"{socket.gethostname()}, process {os.getpid()}",
                 "purpose": self._purpose,
                 "renewed_ms": self._now_ms(),
@@ -130,6 +118,25 @@ class RepositoryLock:
 
     def _now_ms(self) -> int:
         return self._clock.now_ns() // 1_000_000
+
+
+def is_locked_by(repository: Repository, token: str) -> bool:
+    """Whether a destination, as this process sees it, has the lock with a token."""
+    found = read_lock(repository)
+    return found is not None and found["token"] == token
+
+
+def read_lock(repository: Repository) -> dict[str, Any] | None:
+    """Return who has the lock of a destination; None if nobody has."""
+    try:
+        found = orjson.loads(repository.store.get(repository.path(LOCK)))
+    except ObjectNotFound:
+        return None
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= {"token", "owner", "purpose", "renewed_ms"}:
+        return {"token": "", "owner": "an unknown process", "purpose": "change", "renewed_ms": 0}
+    return found
 
 
 def _machine() -> str:

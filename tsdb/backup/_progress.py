@@ -39,6 +39,12 @@ class BackupProgress:
             self.files_done += 1
             self.files_copied += is_copied
 
+    def report(self, *, files_done: int, bytes_done: int, files_copied: int, bytes_copied: int) -> None:
+        """Say how far others have come who do the work."""
+        with self._lock:
+            self.files_done, self.bytes_done = files_done, bytes_done
+            self.files_copied, self.bytes_copied = files_copied, bytes_copied
+
     def cancel(self) -> None:
         self._is_cancelled.set()
 

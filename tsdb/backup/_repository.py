@@ -23,6 +23,8 @@ class Repository:
         self.store = store
         self.place = place
         """Where it is, as people write it."""
+        self.asked = place
+        """The text that it was opened by: other processes of a cluster open it by the same."""
         self._prefix = f"{prefix}/" if prefix else ""
 
     def path(self, name: str) -> str:

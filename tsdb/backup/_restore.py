@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -29,7 +29,7 @@ from tsdb.catalog import keep_tables, known_regions
 from tsdb.engine import files_of_manifest, manifest_directory, place_region
 from tsdb.engine.listing import DATA
 from tsdb.errors import StartError
-from tsdb.kv import OPERATIONS_MAX, MemoryKv, PutKey, SqliteKv
+from tsdb.kv import OPERATIONS_MAX, KvStore, MemoryKv, PutKey, SqliteKv
 from tsdb.model import RegionId
 from tsdb.store import (
     Files,
@@ -57,6 +57,18 @@ CRASH_POINTS = (
 )
 
 
+class ClusterTarget(Protocol):
+    """The metadata of a cluster that is not running."""
+
+    def read_mark(self) -> dict[str, Any] | None:
+        """Return what an unfinished restore has left."""
+
+    def begin(self, mark: dict[str, Any]) -> None:
+        """Leave a mark until `publish`; RestoreRefused if the cluster is running, or not empty."""
+
+    def publish(self, metadata: KvStore) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RestoreTarget:
     """Where a server will find what is restored. The caller holds the lock of the data directory."""
@@ -68,6 +80,13 @@ class RestoreTarget:
     wal_directory: Path
     shared_log: ObjectStore | None = None
     """The store of the log, if that is shared."""
+    cluster: ClusterTarget | None = None
+    """The metadata of a cluster, which takes the place of that in `home`; there may be anything in `home` then."""
+
+    @property
+    def place(self) -> str:
+        """What is restored, as people call it."""
+        return str(self.home) if self.cluster is None else "the cluster"
 
 
 def check_restored(home: Path) -> None:
@@ -124,7 +143,7 @@ def restore_backup(
     _check_empty(plan)
     _expect(plan, progress)
     files = Files()
-    replace_file(files, target.home / MARK, orjson.dumps(plan.mark))
+    _write_mark(plan, files)
     crash_point("restore.after_mark")
     progress.phase = "copying"
     with closing(each_in_parallel(partial(_restore_file, plan, progress), _tasks(plan))) as restored:
@@ -142,8 +161,9 @@ def restore_backup(
     progress.phase = "metadata"
     _restore_metadata(plan, placed, files)
     crash_point("restore.after_metadata")
-    files.unlink(target.home / MARK)
-    files.fsync_dir(target.home)
+    if target.cluster is None:
+        files.unlink(target.home / MARK)
+        files.fsync_dir(target.home)
     progress.phase = "done"
     return rolled
 
@@ -190,30 +210,46 @@ def _read_mark(home: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else {}
 
 
+def _mark_of(target: RestoreTarget) -> dict[str, Any] | None:
+    return _read_mark(target.home) if target.cluster is None else target.cluster.read_mark()
+
+
+def _write_mark(plan: _Plan, files: Files) -> None:
+    if plan.target.cluster is None:
+        replace_file(files, plan.target.home / MARK, orjson.dumps(plan.mark))
+    else:
+        plan.target.cluster.begin(plan.mark)
+
+
 def _check_empty(plan: _Plan) -> None:
     """Refuse a place where something else is than an earlier attempt of the same restore."""
     target = plan.target
-    mark = _read_mark(target.home)
+    mark = _mark_of(target)
     if mark is not None:
         if all(mark.get(key) == plan.mark[key] for key in ("content_sha256", "tables", "to_time")):
             return
         raise RestoreRefused(
-            f"{target.home} has an unfinished restore of another backup, other tables or another time",
+            f"{target.place} has an unfinished restore of another backup, other tables or another time",
             backup=mark.get("backup"),
-            hint="run that again, or delete the directory first",
+            hint="run that again, or delete what is there first",
         )
-    if target.metadata.exists():
-        raise RestoreRefused(f"{target.home} holds a database", found=target.metadata.name, hint="choose another place")
+    if target.cluster is None:
+        _check_home(target)
     for prefix in everywhere(target.store, DATA):
         found = next(iter(target.store.list(prefix)), None)
         if found is not None:
             raise RestoreRefused("the storage holds data files", found=found.path, hint="choose another place or root")
-    if target.wal_directory.is_dir() and (entries := sorted(target.wal_directory.iterdir())):
-        raise RestoreRefused(f"{target.wal_directory} holds a log", found=entries[0].name, hint="choose another place")
     if target.shared_log is not None:
         found = next(iter(target.shared_log.list("wal")), None)
         if found is not None:
             raise RestoreRefused("the storage holds a shared log", found=found.path, hint="choose another root")
+
+
+def _check_home(target: RestoreTarget) -> None:
+    if target.metadata.exists():
+        raise RestoreRefused(f"{target.home} holds a database", found=target.metadata.name, hint="choose another place")
+    if target.wal_directory.is_dir() and (entries := sorted(target.wal_directory.iterdir())):
+        raise RestoreRefused(f"{target.wal_directory} holds a log", found=entries[0].name, hint="choose another place")
 
 
 def _expect(plan: _Plan, progress: BackupProgress) -> None:
@@ -224,7 +260,7 @@ def _expect(plan: _Plan, progress: BackupProgress) -> None:
         size_bytes += file.size_bytes
     progress.expect(files=count, nbytes=size_bytes)
     free = free_bytes(plan.target.store, f"{DATA}/x")
-    if free is not None and free < size_bytes and _read_mark(plan.target.home) is None:
+    if free is not None and free < size_bytes and _mark_of(plan.target) is None:
         raise RestoreRefused(
             f"the files have {size_bytes} bytes, {plan.target.home} has room for {free}", hint="free space"
         )
@@ -293,6 +329,9 @@ def _restore_metadata(plan: _Plan, placed: set[RegionId], files: Files) -> None:
     if missing and not summary.damaged:
         reason = f"regions of its tables are not in it: {', '.join(map(str, sorted(missing)[:5]))}"
         raise BackupDamaged(content_path(summary.name), reason)
+    if target.cluster is not None:
+        target.cluster.publish(plan.metadata)
+        return
     temporary = target.metadata.with_name(f"{target.metadata.name}{_TEMPORARY}")
     for leftover in target.home.glob(f"{temporary.name}*"):
         leftover.unlink()

@@ -16,7 +16,7 @@ from tsdb.backup._metrics import COPIED_BYTES, COPIED_FILES, LAST_SUCCESS, RUNS
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
 from tsdb.backup._restore import RestoreTarget, restore_backup
-from tsdb.backup._source import LocalSource
+from tsdb.backup._source import BackupSource
 from tsdb.backup._take import take_backup
 from tsdb.clock import Clock, SystemClock
 from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError
@@ -64,6 +64,10 @@ class BackupJob:
         """Wait for the end; False if it has not come within this time."""
         return self._ended.wait(seconds)
 
+    def cancel(self) -> None:
+        """End it at its next step."""
+        self.progress.cancel()
+
     def describe(self) -> dict[str, Any]:
         """Return how far it has come, for clients."""
         progress, summary = self.progress, self.summary
@@ -91,7 +95,7 @@ class BackupService:
 
     def __init__(
         self,
-        source: LocalSource,
+        source: BackupSource,
         places: DestinationPlaces,
         *,
         version: str,

@@ -10,13 +10,16 @@ match. Of each region, the pinned manifest has the rows up to one sequence, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from tsdb.backup._errors import BackupFailed
+from tsdb.backup._files import CopiedRegion, FileCopier
+from tsdb.backup._progress import BackupProgress
+from tsdb.backup._repository import Repository
 from tsdb.catalog import CapturedCatalog, Catalog
 from tsdb.engine import Engine, NodeLog, PinnedRegion
 from tsdb.engine.errors import RegionNotFound
@@ -35,14 +38,57 @@ _LOOK_SECONDS = 0.2
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class CapturedSource:
-    """The server at one moment."""
+@dataclass(frozen=True, slots=True)
+class BackupRequest:
+    """What is wanted of a source."""
+
+    repository: Repository
+    lock_token: str
+    """What the lock of the destination holds: another process that sees it there sees the same destination."""
+    progress: BackupProgress
+    skips_damaged: bool
+    """Leave out regions that are not served and files that are missing; otherwise they are errors."""
+
+
+class CapturedSource(Protocol):
+    """A server or a cluster at one moment."""
+
+    @property
+    def catalog(self) -> CapturedCatalog: ...
+
+    @property
+    def unavailable(self) -> dict[RegionId, str]:
+        """Regions that are not served, and why; they are not in the backup."""
+
+    def copied(self) -> Generator[CopiedRegion, None, None]:
+        """Copy everything, and yield each region when its files are in the destination."""
+
+
+class BackupSource(Protocol):
+    """What a backup is taken of."""
+
+    def captured(self, request: BackupRequest) -> AbstractContextManager[CapturedSource]:
+        """Take everything that was acknowledged before this call; files stay until the block ends.
+
+        Without `skips_damaged`, BackupFailed if a region is not served or a data file is quarantined.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalCapture:
+    """The regions of this process at one moment."""
 
     catalog: CapturedCatalog
+    unavailable: dict[RegionId, str]
     regions: list[PinnedRegion]
-    unavailable: dict[RegionId, str] = field(default_factory=dict)
-    """Regions that are not served, and why; they are not in the backup."""
+    store: ObjectStore
+    request: BackupRequest
+
+    def copied(self) -> Generator[CopiedRegion, None, None]:
+        progress, files = self.request.progress, [file for region in self.regions for file in region.files()]
+        progress.expect(files=len(files), nbytes=sum(file.size_bytes for file in files))
+        copier = FileCopier(self.store, self.request.repository, progress, skips_damaged=self.request.skips_damaged)
+        return copier.regions(self.regions)
 
     def release(self) -> None:
         for region in self.regions:
@@ -57,27 +103,19 @@ class LocalSource:
         self._engine = engine
 
     @property
-    def store(self) -> ObjectStore:
-        """Where the files of all regions are."""
-        return self._engine.context.store
-
-    @property
     def node_log(self) -> NodeLog | None:
         """The log of the server, if that is shared."""
         return self._engine.context.wal.node_log
 
     @contextmanager
-    def captured(self, check: Callable[[], None], *, skips_damaged: bool) -> Iterator[CapturedSource]:
-        """Take everything that was acknowledged before this call; files stay until the block ends.
-
-        `check` raises when the backup is not wanted any more. Without `skips_damaged`, BackupFailed if a region is not
-        served or a data file is quarantined.
-        """
-        self._flush_all(check)
-        found = self._pin_all(check, skips_damaged=skips_damaged)
+    def captured(self, request: BackupRequest) -> Iterator[_LocalCapture]:
+        """As for every source."""
+        self._flush_all(request.progress.check)
+        found = self._pin_all(request)
         try:
-            if not skips_damaged:
-                _refuse_damaged(found)
+            if not request.skips_damaged:
+                for region in found.regions:
+                    refuse_damaged(region.table, region.region_id, region.damaged)
             yield found
         finally:
             found.release()
@@ -94,7 +132,7 @@ class LocalSource:
                     continue  # It was dropped meanwhile.
             _results(flushes, check, deadline, "flush", skips_dropped=True)
 
-    def _pin_all(self, check: Callable[[], None], *, skips_damaged: bool) -> CapturedSource:
+    def _pin_all(self, request: BackupRequest) -> _LocalCapture:
         deadline = time.monotonic() + PIN_SECONDS_MAX
         unavailable: dict[RegionId, str] = {}
         with self._catalog.captured() as catalog:
@@ -103,11 +141,11 @@ class LocalSource:
                 try:
                     pins.append(self._engine.pin(region_id))
                 except TsdbError as error:
-                    if not skips_damaged:
-                        raise _unavailable(self._catalog.name_of_region(region_id), region_id, error) from error
+                    if not request.skips_damaged:
+                        raise not_served(self._catalog.name_of_region(region_id), region_id, error) from error
                     unavailable[region_id] = str(error)
-            pinned = _results(pins, check, deadline, "pin")
-        return CapturedSource(catalog, pinned, unavailable)
+            pinned = _results(pins, request.progress.check, deadline, "pin")
+        return _LocalCapture(catalog, unavailable, pinned, self._engine.context.store, request)
 
 
 def _results(
@@ -135,7 +173,8 @@ def _results(
     return found
 
 
-def _unavailable(table: str | None, region_id: RegionId, error: TsdbError) -> BackupFailed:
+def not_served(table: str | None, region_id: RegionId, error: TsdbError) -> BackupFailed:
+    """Return why a backup fails that may leave nothing out."""
     return BackupFailed(
         f"a region is not served: {error}",
         table=table or "unknown",
@@ -144,12 +183,12 @@ def _unavailable(table: str | None, region_id: RegionId, error: TsdbError) -> Ba
     )
 
 
-def _refuse_damaged(found: CapturedSource) -> None:
-    for region in found.regions:
-        if region.damaged:
-            raise BackupFailed(
-                f"a data file is quarantined: {min(region.damaged)}",
-                table=region.table,
-                region_id=region.region_id,
-                hint="ADMIN verify_table and ADMIN drop_quarantined, or back up the rest with 'skip_damaged=true'",
-            )
+def refuse_damaged(table: str, region_id: RegionId, damaged: Collection[str]) -> None:
+    """Raise BackupFailed if a region has files that are quarantined."""
+    if damaged:
+        raise BackupFailed(
+            f"a data file is quarantined: {min(damaged)}",
+            table=table,
+            region_id=region_id,
+            hint="ADMIN verify_table and ADMIN drop_quarantined, or back up the rest with 'skip_damaged=true'",
+        )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from tsdb.catalog._capture import capture_cluster, find_tables, place_tables
 from tsdb.catalog._catalog import Catalog
 from tsdb.catalog._changes import CHANGE_KINDS, CatalogChange, apply_change
 from tsdb.catalog._errors import (
@@ -64,14 +65,17 @@ __all__ = [
     "TableNotFound",
     "all_places",
     "apply_change",
+    "capture_cluster",
     "check_metadata",
     "delete_places",
     "directories_of_all",
     "effective_options",
+    "find_tables",
     "keep_tables",
     "known_regions",
     "openings_of",
     "place_key",
+    "place_tables",
     "places_of",
     "put_places",
     "read_places",

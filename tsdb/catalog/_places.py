@@ -74,14 +74,15 @@ def openings_of(kv: KvStore, node_id: int) -> list[RegionOpening]:
 
 def directories_of_all(kv: KvStore, regions: Sequence[RegionId]) -> dict[RegionId, str]:
     """Return where regions live; one whose table is gone is left out."""
-    tables = _tables(kv)
+    tables = unfinished_and_published(kv)
     found: dict[RegionId, str] = {}
     for table_id in {table_id_of(region) for region in regions} & tables.keys():
         found.update(directories_of(tables[table_id]))
     return {region: found[region] for region in regions if region in found}
 
 
-def _tables(kv: KvStore) -> dict[int, TableInfo]:
+def unfinished_and_published(kv: KvStore) -> dict[int, TableInfo]:
+    """Return all tables by id, those included that are being created or dropped."""
     unfinished = [*(intent.table for intent in load_intents(kv).creates), *dropped_tables(kv)]
     return {table.id: table for table in unfinished} | dict(load_snapshot(kv).tables_by_id)
 

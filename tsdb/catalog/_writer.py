@@ -19,7 +19,7 @@ from tsdb.catalog._errors import CatalogOutdated, TableAlreadyExists
 from tsdb.catalog._keys import database_key
 from tsdb.catalog._reader import CatalogReader
 from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema, RegionSteps, directories_of
-from tsdb.catalog._snapshot import Relation
+from tsdb.catalog._snapshot import CatalogSnapshot, Relation
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.kv import Compare, Equals, KvStore, Operation
@@ -50,6 +50,15 @@ class CapturedCatalog:
     """The regions of all tables, each with its directory."""
     databases: int
     tables: int
+
+
+def captured_from(pairs: list[tuple[str, bytes]], snapshot: CatalogSnapshot) -> CapturedCatalog:
+    """Return what a store of metadata holds, and what it means."""
+    regions: dict[RegionId, str] = {}
+    tables = snapshot.tables_by_id.values()
+    for table in tables:
+        regions.update(directories_of(table))
+    return CapturedCatalog(pairs, regions, len(snapshot.databases), len(tables))
 
 
 class CatalogWriter(CatalogReader, ABC):
@@ -100,12 +109,14 @@ class CatalogWriter(CatalogReader, ABC):
     @contextmanager
     def captured(self) -> Iterator[CapturedCatalog]:
         """Yield all metadata and the regions of all tables; no change of a table begins before the block ends."""
+        with self.held():
+            yield captured_from(self._kv.scan(""), self._snapshot)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no change of a table begin before the block ends; those that were interrupted are looked at first."""
         with self._changing():
-            regions: dict[RegionId, str] = {}
-            tables = self._snapshot.tables_by_id.values()
-            for table in tables:
-                regions.update(directories_of(table))
-            yield CapturedCatalog(self._kv.scan(""), regions, len(self._snapshot.databases), len(tables))
+            yield
 
     def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation], *, what: str) -> None:
         self._has_written = True

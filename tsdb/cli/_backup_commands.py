@@ -18,7 +18,7 @@ from tsdb.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from tsdb.cli.server import ServerAddress
-    from tsdb.config import StandaloneConfig
+    from tsdb.config import DatanodeConfig, StandaloneConfig
 
 _BACKUP_EPILOG = """\b
 Examples:
@@ -39,10 +39,12 @@ Examples:
   tsdb restore --from cold:nightly --backup 20240601T030000.000Z -c tsdb.toml
   tsdb restore --from /backups/nightly --table public.cpu --data-home ./scratch
   tsdb restore --from cold:nightly --to-time 2026-11-18T10:00:00Z -c tsdb.toml
+  tsdb restore --from default:nightly -c datanode.toml --store-addrs 10.0.0.1:2379 --datanodes 1,2,3
 
 \b
 The place must be empty. A restore that was interrupted is continued by the same command; until it is
-complete, no server starts there. Then start the server with the same configuration.
+complete, no server starts there. Then start the server with the same configuration. With --store-addrs a
+cluster is restored: its storage and its metadata in etcd. Then start its components.
 """
 
 
@@ -53,7 +55,7 @@ def _group(title: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[
     return option
 
 
-_backup, _configuration = _group("Backup"), _group("Configuration")
+_backup, _configuration, _cluster = _group("Backup"), _group("Configuration"), _group("Cluster")
 _from = _backup(
     "--from",
     "place",
@@ -68,15 +70,26 @@ def _configured(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a configuration; it gets `config`."""
 
     @wraps(function)
-    def run(*args: Any, config_file: str | None, env_prefix: str, data_home: str | None, **given: Any) -> None:
+    def run(
+        *args: Any,
+        config_file: str | None,
+        env_prefix: str | None,
+        data_home: str | None,
+        is_datanode: bool = False,
+        **given: Any,
+    ) -> None:
         from tsdb.config import load_config
 
+        is_datanode = is_datanode or given.get("store_addrs") is not None
+        component = Component.DATANODE if is_datanode else Component.STANDALONE
+        # Which of the datanodes it is does not matter, nor where that has its log.
+        options = {"node_id": "0", "wal_dir": "wal"} if is_datanode else {}
         try:
             loaded = load_config(
-                Component.STANDALONE,
-                options={} if data_home is None else {"data_home": data_home},
+                component,
+                options=options if data_home is None else {**options, "data_home": data_home},
                 file=Path(config_file) if config_file is not None else None,
-                env_prefix=env_prefix,
+                env_prefix=env_prefix or component.env_prefix,
             )
         except ConfigError as error:
             click.echo(f"tsdb: {error}", err=True)
@@ -89,10 +102,9 @@ def _configured(function: Callable[..., None]) -> Callable[..., None]:
         _configuration(
             "--env-prefix",
             metavar="PREFIX",
-            default=Component.STANDALONE.env_prefix,
-            show_default=True,
-            help="Prefix of the environment variables.",
+            help="Prefix of the environment variables.  [default: TSDB_STANDALONE, TSDB_DATANODE for a cluster]",
         ),
+        _configuration("--datanode", "is_datanode", is_flag=True, help="The configuration is that of a datanode."),
         _configuration(
             "-c", "--config-file", metavar="FILE", help="Configuration file of the server, for its storages."
         ),
@@ -149,7 +161,7 @@ def backup_command(
 )
 @_from
 @_configured
-def _list(place: str, config: StandaloneConfig) -> None:
+def _list(place: str, config: StandaloneConfig | DatanodeConfig) -> None:
     with quick_imports():
         from tsdb.cli.backups import run_list
 
@@ -166,7 +178,7 @@ def _list(place: str, config: StandaloneConfig) -> None:
 @_backup("--backup", "name", metavar="NAME", help="One backup, or latest.  [default: all]")
 @_quiet
 @_configured
-def _verify(place: str, name: str | None, quiet: bool, config: StandaloneConfig) -> None:
+def _verify(place: str, name: str | None, quiet: bool, config: StandaloneConfig | DatanodeConfig) -> None:
     with quick_imports():
         from tsdb.cli.backups import run_verify
 
@@ -182,7 +194,7 @@ def _verify(place: str, name: str | None, quiet: bool, config: StandaloneConfig)
 @_from
 @_backup("--keep", metavar="N", type=click.IntRange(min=1), required=True, help="How many of the newest to keep.")
 @_configured
-def _prune(place: str, keep: int, config: StandaloneConfig) -> None:
+def _prune(place: str, keep: int, config: StandaloneConfig | DatanodeConfig) -> None:
     with quick_imports():
         from tsdb.cli.backups import run_prune
 
@@ -216,6 +228,8 @@ def _prune(place: str, keep: int, config: StandaloneConfig) -> None:
     metavar="PLACE",
     help="Where the shared log is, for --to-time: a directory or a storage.  [default: where it was]",
 )
+@_cluster("--store-addrs", metavar="HOST:PORT,…", help="Restore a cluster: the addresses of its etcd.")
+@_cluster("--datanodes", metavar="ID,…", help="The node ids of the datanodes that will have the tables.")
 @_quiet
 @_configured
 def restore_command(
@@ -224,16 +238,31 @@ def restore_command(
     tables: tuple[str, ...],
     to_time: str | None,
     log_from: str | None,
+    store_addrs: str | None,
+    datanodes: str | None,
     quiet: bool,
-    config: StandaloneConfig,
+    config: StandaloneConfig | DatanodeConfig,
 ) -> None:
-    with quick_imports():
-        from tsdb.cli.backups import OfflineRestore, run_restore
-
     if log_from is not None and to_time is None:
         raise click.UsageError("--log-from is of use only with --to-time")
-    options = OfflineRestore(place, name, tables, to_time=to_time, log_from=log_from, is_quiet=quiet)
+    if (store_addrs is None) != (datanodes is None):
+        raise click.UsageError("a cluster is restored with both --store-addrs and --datanodes")
+    if store_addrs is not None and to_time is not None:
+        raise click.UsageError("a cluster is restored as a backup has it, without --to-time")
+    with quick_imports():
+        from tsdb.cli.backups import OfflineCluster, OfflineRestore, run_restore
+    cluster = None
+    if store_addrs is not None and datanodes is not None:
+        cluster = OfflineCluster(store_addrs, _node_ids(datanodes))
+    options = OfflineRestore(place, name, tables, to_time=to_time, log_from=log_from, cluster=cluster, is_quiet=quiet)
     sys.exit(run_restore(config, options))
+
+
+def _node_ids(text: str) -> tuple[int, ...]:
+    found = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdigit() for each in found) or len(set(found)) < len(found):
+        raise click.UsageError(f"--datanodes {text!r} is no list of different node ids, such as 1,2,3")
+    return tuple(int(each) for each in found)
 
 
 for _command in (*backup_command.commands.values(),):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tsdb.auth import Authenticator, Identity, UserStore
-from tsdb.backup import BackupService
+from tsdb.backup import AnyBackups
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.components._build_info import build_info
@@ -57,7 +57,7 @@ class AssemblyOptions:
     """How this node is named in the process list and in information_schema."""
     cluster: ClusterAccess | None = None
     """The cluster that this node is part of."""
-    backups: BackupService | None = None
+    backups: AnyBackups | None = None
     scratch: OpenScratch | None = None
 
 

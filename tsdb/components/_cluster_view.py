@@ -12,7 +12,7 @@ from tsdb.errors import TsdbError
 from tsdb.kv import KvStore
 from tsdb.meta import read_failovers
 from tsdb.meta.client import LogKind, MetaClient, MirrorRoutes
-from tsdb.model import NodeRole, RegionId
+from tsdb.model import NodeRole, Peer, RegionId
 from tsdb.query.information_schema import FailoverRow, NodeRow, PeerRow, ProcedureRow
 
 _FRESH_SECONDS = 1.0
@@ -60,6 +60,11 @@ class MetaCluster:
             return self._routes.peer_of(region_id).node_id
         except TsdbError:
             return None
+
+    def live_datanodes(self) -> list[Peer]:
+        """The datanodes that are heard of, by id."""
+        live = [each for each in self._meta.nodes()["nodes"] if _is_live_datanode(each)]
+        return sorted((Peer(each["node_id"], each["address"]) for each in live), key=lambda peer: peer.node_id)
 
     def procedures(self) -> list[ProcedureRow]:
         return [

@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 
+from tsdb.backup.cluster import ClusterBackups
 from tsdb.catalog import RemoteCatalog
 from tsdb.clock import Clock
 from tsdb.components._assembly import AssemblyOptions, assemble
@@ -53,7 +54,8 @@ def open_clustered(cluster: MetaClientOptions, options: AssemblyOptions, clock: 
         regions = RemoteRegions(routes, settings=RemoteSettings(), clock=clock)
         undo.callback(regions.close)
         catalog = RemoteCatalog(mirror, meta.change)
-        options = replace(options, cluster=MetaCluster(meta, mirror, routes, clock))
+        seen = MetaCluster(meta, mirror, routes, clock)
+        options = replace(options, cluster=seen, backups=ClusterBackups(regions, seen.live_datanodes))
         database = assemble(catalog, regions, mirror, options, clock)
         undo.callback(database.services.queries.close)
         undo.callback(database.slow_queries.close)

@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from tsdb.backup.cluster import BackupVerbs
 from tsdb.clock import SystemClock
+from tsdb.components._cluster_backup import make_backup_verbs
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._late_rows import LateRowsSender
 from tsdb.components._local import LocalOptions, open_log
@@ -73,6 +75,7 @@ class Datanode:
         )
         self._stores: OpenStores | None = None
         self._engine: Engine | None = None
+        self._backups: BackupVerbs | None = None
         self._is_closing = False
         self._late_rows: LateRowsSender | None = None
         self._reopening = threading.Lock()
@@ -81,7 +84,14 @@ class Datanode:
             host=address.host,
             port=address.port,
             threads_max=config.rpc_runtime_size,
-            node=NodeVerbs(self._open_regions, self._close_region, self._region_ids, self._takeovers, self._check_read),
+            node=NodeVerbs(
+                self._open_regions,
+                self._close_region,
+                self._region_ids,
+                self._takeovers,
+                self._back_up,
+                self._check_read,
+            ),
             clock=self._clock,
         )
         self._permit = ReadPermit(self._heartbeats.has_lease, self._prove_ownership, self._node.address)
@@ -97,10 +107,21 @@ class Datanode:
     def open(self) -> None:
         """Register, and open the regions that are placed here."""
         self._stores = open_stores(self._config.storage)
+        self._backups = make_backup_verbs(
+            self._meta,
+            Path(self._config.storage.data_home),
+            self._stores,
+            self._present,
+            self._check_read,
+            self._clock,
+            name=f"datanode {self._node.node_id}",
+        )
         self._open_engine(await_metasrv(self._config.meta_client, self._register))
 
     def close(self) -> None:
         """Flush everything, so that the node that opens the regions next has nothing to replay, and say goodbye."""
+        if self._backups is not None:
+            self._backups.close()
         with self._reopening:
             self._is_closing = True
             engine, self._engine = self._engine, None
@@ -254,6 +275,10 @@ class Datanode:
 
     def _takeovers(self, regions: Sequence[RegionId]) -> Mapping[RegionId, Sequence[tuple[int, int]]]:
         return self._present().takeovers(regions)
+
+    def _back_up(self, step: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        assert self._backups is not None
+        return self._backups.answer(step, request)
 
     def _check_read(self) -> None:
         """Without a shared log no other node can take regions over, and nothing has to be checked."""

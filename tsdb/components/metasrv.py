@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from tsdb.backup.cluster import RESTORE_MARK
 from tsdb.components._process import Service
 from tsdb.config import MetasrvConfig
 from tsdb.errors import StartError, TsdbError
@@ -56,8 +57,12 @@ class MetasrvParts:
         )
         settings = MetasrvSettings(str(self._config.server_addr), leader=leader)
         try:
+            _check_restored(self._store)
             metasrv = Metasrv(self._store, self._make_regions, settings)
             metasrv.start()
+        except StartError:
+            self._store.close()
+            raise
         except TsdbError as error:
             self._store.close()
             raise StartError(
@@ -118,6 +123,14 @@ def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
         )
         return MemoryKv()
     return EtcdKv(EtcdSettings(parse_endpoints(str(config.store_addr))))
+
+
+def _check_restored(store: CoordinationStore) -> None:
+    """Refuse to start while the metadata is not all there."""
+    if store.get(RESTORE_MARK) is not None:
+        raise StartError(
+            "the restore of a backup into this cluster is not complete", hint="run the same tsdb restore again"
+        )
 
 
 def _remote_regions(routes: Routes) -> RemoteRegions:

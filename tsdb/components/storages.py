@@ -5,19 +5,27 @@ A storage is opened when it is used: looking at a backup in a directory asks no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-from tsdb.backup import DestinationPlaces, LogPosition, RestoreTarget, StoragePlace
+from tsdb.backup import DestinationPlaces, LogPosition, RestoreRefused, RestoreTarget, StoragePlace
+from tsdb.backup.cluster import ClusterMetadata
 from tsdb.components._stores import configured_storages, open_store, open_stores, place_of
-from tsdb.config import StandaloneConfig
+from tsdb.config import DatanodeConfig, FileStorage, StandaloneConfig
 from tsdb.engine import PastLog
 from tsdb.errors import InvalidArguments
-from tsdb.kv import METADATA_FILE
+from tsdb.kv import METADATA_FILE, CoordinationStore
+from tsdb.meta.election import LEADER
 from tsdb.store import LocalStore, ObjectStore
 
+StoringConfig: TypeAlias = StandaloneConfig | DatanodeConfig
+"""The configuration of a process that has data files."""
 
-def backup_places(config: StandaloneConfig) -> DestinationPlaces:
+
+def backup_places(config: StoringConfig) -> DestinationPlaces:
     """Return where backups may be: any directory, and the storages of the configuration."""
     storages = [
         StoragePlace(name, place_of(name, section), partial(open_store, name, section))
@@ -26,7 +34,7 @@ def backup_places(config: StandaloneConfig) -> DestinationPlaces:
     return DestinationPlaces(Path(config.storage.data_home), storages, allows_directories=True)
 
 
-def restore_target(config: StandaloneConfig) -> RestoreTarget:
+def restore_target(config: StoringConfig) -> RestoreTarget:
     """Return where a server of this configuration has its data; the caller holds the lock of the data directory."""
     home = Path(config.storage.data_home)
     stores = open_stores(config.storage)
@@ -40,7 +48,7 @@ def restore_target(config: StandaloneConfig) -> RestoreTarget:
     )
 
 
-def past_log(config: StandaloneConfig, position: LogPosition, place: str | None = None) -> PastLog:
+def past_log(config: StoringConfig, position: LogPosition, place: str | None = None) -> PastLog:
     """Open the shared log of the server that made a backup, to be read; `place` says where it is now, if elsewhere.
 
     InvalidArguments if it is in no directory and in no storage of the configuration.
@@ -48,7 +56,7 @@ def past_log(config: StandaloneConfig, position: LogPosition, place: str | None 
     return PastLog(_store_at(config, place or position.place), position.node)
 
 
-def _store_at(config: StandaloneConfig, place: str) -> ObjectStore:
+def _store_at(config: StoringConfig, place: str) -> ObjectStore:
     storages = configured_storages(config.storage)
     for name, section in storages.items():
         if place.rstrip(":") == name or place.rstrip("/") == place_of(name, section).rstrip("/"):
@@ -59,3 +67,15 @@ def _store_at(config: StandaloneConfig, place: str) -> ObjectStore:
         f"the shared log is in {place}, which is no directory here and no storage of the configuration",
         hint="name the configuration file of the server with -c, or where the log is with --log-from",
     )
+
+
+def cluster_target(config: DatanodeConfig, metadata: CoordinationStore, nodes: Sequence[int]) -> RestoreTarget:
+    """Return where a cluster has its data, whose datanodes have this configuration and `nodes` as their ids."""
+    if isinstance(config.storage, FileStorage):
+        raise RestoreRefused(
+            "the storage of these datanodes is a directory of each",
+            data_home=config.storage.data_home,
+            hint="a cluster is restored into a bucket: name the configuration file of a datanode with -c",
+        )
+    target = restore_target(config)
+    return replace(target, cluster=ClusterMetadata(metadata, nodes, leader_key=LEADER))

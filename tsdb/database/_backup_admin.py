@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tsdb.backup import BackupJob, BackupService
+from tsdb.backup import AnyBackups, AnyJob
 from tsdb.database._processes import Process
 from tsdb.errors import Cancelled, InvalidArguments, Unsupported
 
@@ -16,7 +16,7 @@ _SKIP_DAMAGED = "skip_damaged"
 _BOOLEANS = {"true": True, "false": False}
 
 
-def _backup(service: BackupService, arguments: Sequence[Any], process: Process) -> str:
+def _backup(service: AnyBackups, arguments: Sequence[Any], process: Process) -> str:
     """`backup(destination[, name[, options]])`: return when it is complete. It ends with its statement."""
     # What follows waits for other threads: another query may have the slot of this one.
     process.token.enter()
@@ -25,34 +25,34 @@ def _backup(service: BackupService, arguments: Sequence[Any], process: Process) 
         try:
             process.check()
         except Cancelled:
-            job.progress.cancel()
+            job.cancel()
             raise
     if job.error is not None:
         raise job.error
     return _describe(job)
 
 
-def _start_backup(service: BackupService, arguments: Sequence[Any], process: Process) -> str:
+def _start_backup(service: AnyBackups, arguments: Sequence[Any], process: Process) -> str:
     """`start_backup(destination[, name[, options]])`: return the id of a backup that goes on."""
     return _start(service, arguments).id
 
 
-def _backup_state(service: BackupService, arguments: Sequence[Any], process: Process) -> str:
+def _backup_state(service: AnyBackups, arguments: Sequence[Any], process: Process) -> str:
     return _describe(service.find(_texts(arguments, least=1, most=1)[0]))
 
 
-def _cancel_backup(service: BackupService, arguments: Sequence[Any], process: Process) -> str:
+def _cancel_backup(service: AnyBackups, arguments: Sequence[Any], process: Process) -> str:
     job = service.find(_texts(arguments, least=1, most=1)[0])
-    job.progress.cancel()
+    job.cancel()
     return _describe(job)
 
 
-def _start(service: BackupService, arguments: Sequence[Any]) -> BackupJob:
+def _start(service: AnyBackups, arguments: Sequence[Any]) -> AnyJob:
     where, name, options = (*_texts(arguments, least=1, most=3), "", "")[:3]
     return service.start(where, name or None, skips_damaged=_parse_options(options))
 
 
-def _describe(job: BackupJob) -> str:
+def _describe(job: AnyJob) -> str:
     return orjson.dumps(job.describe()).decode()
 
 
@@ -77,7 +77,7 @@ def _parse_options(text: str) -> bool:
     return skips_damaged
 
 
-BACKUP_FUNCTIONS: dict[str, Callable[[BackupService, Sequence[Any], Process], str]] = {
+BACKUP_FUNCTIONS: dict[str, Callable[[AnyBackups, Sequence[Any], Process], str]] = {
     "backup": _backup,
     "backup_state": _backup_state,
     "cancel_backup": _cancel_backup,
@@ -89,11 +89,11 @@ ADMINISTRATORS_ONLY = frozenset({*BACKUP_FUNCTIONS, RESTORE_TABLE})
 """They concern the whole server, or read what others own."""
 
 
-def run_backup_function(service: BackupService | None, name: str, arguments: Sequence[Any], process: Process) -> str:
+def run_backup_function(service: AnyBackups | None, name: str, arguments: Sequence[Any], process: Process) -> str:
     """Call one of the functions; Unsupported where this server has no backups."""
     if service is None:
         raise Unsupported(
-            "this server makes no backups: its regions are in other processes, or it keeps nothing",
-            hint="a standalone server does; of a cluster, COPY DATABASE writes the rows of one database",
+            "this database makes no backups: it keeps nothing, or cannot write",
+            hint="a standalone server and a cluster do; COPY DATABASE writes the rows of one database",
         )
     return BACKUP_FUNCTIONS[name](service, arguments, process)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tsdb.auth import Authenticator, UserStore
-from tsdb.backup import BackupService
+from tsdb.backup import AnyBackups
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database._cluster_admin import ClusterCommands
@@ -84,8 +84,8 @@ class Services:
     """The current rights of users who have logged in."""
     cluster: ClusterCommands | None = None
     """The cluster that this server is part of."""
-    backups: BackupService | None = None
-    """Makes backups, where all regions are in this process."""
+    backups: AnyBackups | None = None
+    """Makes backups, or lets datanodes make them."""
     scratch: OpenScratch | None = None
     """Opens another database for the time of a statement: what a function puts into a directory."""
     writer: Writer = field(init=False)

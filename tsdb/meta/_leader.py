@@ -21,6 +21,7 @@ from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import Compare, CoordinationStore, Leadership, LeadershipLost, Operation
+from tsdb.meta._holds import TableHolds
 from tsdb.meta._keys import FOR_FRONTENDS, MAINTENANCE
 from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._losses import open_losses, record_recovered
@@ -105,6 +106,7 @@ class MetaLeader:
         )
         self._regions = make_regions(StoreRoutes(self.kv, self._check_alive))
         self._catalog: Catalog | None = None
+        self.holds = TableHolds(self.procedures, self.kv, self._wait_recovered, self._stopped)
         self.move_line = Procedures(clock, name="moves")
         self._moves = RegionMoves(
             self.kv,
@@ -217,17 +219,21 @@ class MetaLeader:
         return self.kv.transact(compares, operations)
 
     def _apply(self, change: CatalogChange) -> Any:
-        self._recovered.wait()
-        if self._catalog is None or self._stopped.is_set():
-            raise LeadershipLost("this server does not lead any more", hint="send the change again")
+        catalog = self._wait_recovered()
         try:
-            return apply_change(self._catalog, change)
+            return apply_change(catalog, change)
         except (InvalidArguments, CatalogOutdated):
             raise
         except TsdbError as error:
             # A leader of the past fails because of what the next one does: then it cannot say what becomes of a change.
             self._confirm(error)
             raise
+
+    def _wait_recovered(self) -> Catalog:
+        self._recovered.wait()
+        if self._catalog is None or self._stopped.is_set():
+            raise LeadershipLost("this server does not lead any more", hint="send the change again")
+        return self._catalog
 
     def _confirm(self, error: TsdbError) -> None:
         """Raise LeadershipLost if this server does not lead any more."""

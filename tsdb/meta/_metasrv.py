@@ -193,6 +193,10 @@ class Metasrv:
             rows = {int(epoch): int(count) for epoch, count in request.get("rows", {}).items()}
             region = RegionId(_number(request, "region_id"))
             return {"value": leader.recovered(_number(request, "node_id"), region, rows)}
+        if kind == "hold_tables":
+            return {"value": {"revision": leader.holds.hold(str(request.get("token")))}}
+        if kind == "release_tables":
+            return {"value": {"was_held": leader.holds.release(str(request.get("token")))}}
         if kind == "failover":
             begun = leader.fail_over(_number(request, "node_id"), "ordered")
             return {"value": {"procedures": [each.id for each in begun]}}

@@ -208,6 +208,13 @@ class RemoteRegions:
         found: Mapping[RegionId, Sequence[tuple[int, int]]] = self._call_peer(peer, "takeovers", list(region_ids))
         return found
 
+    def backup(
+        self, peer: Peer, step: str, request: Mapping[str, Any], *, timeout: Duration | None = None
+    ) -> Mapping[str, Any]:
+        """Have a datanode do its part of a backup of the cluster."""
+        found: Mapping[str, Any] = self._call_peer(peer, "backup", step, dict(request), timeout=timeout)
+        return found
+
     def at_place(self, region_id: RegionId, ask: Callable[[Link], T]) -> T:
         """Ask the datanode of a region; if it is not there any more, once more where it is by then."""
         try:

@@ -40,7 +40,7 @@ from tsdb.units import Duration
 
 READER_VERBS = frozenset({"bounds", "cells", "series", "list_series", "samples", "statistics"})
 REGION_VERBS = frozenset({"create_region", "schema", "stat", "time_range", "files", "compactions", "wal_segments"})
-NODE_VERBS = frozenset({"open_regions", "close_region", "region_ids", "takeovers"})
+NODE_VERBS = frozenset({"open_regions", "close_region", "region_ids", "takeovers", "backup"})
 DEFAULT_LEFT = Duration.of_seconds(60)
 """What a request has that does not say how much time is left."""
 

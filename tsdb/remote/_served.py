@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from tsdb.engine import EncodedPayload, FrameKind, Regions
 from tsdb.errors import TsdbError, Unsupported
@@ -52,5 +52,7 @@ class NodeVerbs:
     """The regions that are open here."""
     takeovers: Callable[[Sequence[RegionId]], Mapping[RegionId, Sequence[tuple[int, int]]]] = _not_here  # type: ignore[assignment]
     """Of each region, the epochs of its takeovers and the last entries that could be read."""
+    backup: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = _not_here  # type: ignore[assignment]
+    """A step of a backup of the cluster, and what it needs."""
     check_read: Callable[[], None] = _is_current
     """Called after a snapshot was taken: raises if another node may have newer rows of its region."""

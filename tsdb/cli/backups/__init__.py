@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tsdb.cli.backups._offline import OfflineRestore, run_list, run_prune, run_restore, run_verify
+from tsdb.cli.backups._offline import OfflineCluster, OfflineRestore, run_list, run_prune, run_restore, run_verify
 from tsdb.cli.backups._online import OnlineBackup, run_backup
 
-__all__ = ["OfflineRestore", "OnlineBackup", "run_backup", "run_list", "run_prune", "run_restore", "run_verify"]
+__all__ = [
+    "OfflineCluster",
+    "OfflineRestore",
+    "OnlineBackup",
+    "run_backup",
+    "run_list",
+    "run_prune",
+    "run_restore",
+    "run_verify",
+]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,7 @@ from tsdb.backup import (
     BackupSummary,
     PointInTime,
     Repository,
+    RestoreTarget,
     choose_backup,
     format_time,
     parse_time,
@@ -28,27 +29,37 @@ from tsdb.backup import (
 )
 from tsdb.cli.backups._view import Counts, format_bytes, watching
 from tsdb.clock import SystemClock
-from tsdb.components.storages import backup_places, past_log, restore_target
-from tsdb.config import StandaloneConfig
+from tsdb.components.storages import StoringConfig, backup_places, cluster_target, past_log, restore_target
+from tsdb.config import DatanodeConfig
 from tsdb.errors import TsdbError
+from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
 from tsdb.store import DirectoryLock
 
 _HEADINGS = ("NAME", "TIME (UTC)", "VERSION", "TABLES", "ROWS", "FILES", "SIZE", "COPIED", "ROLLS FORWARD TO (UTC)")
 
 
-def run_list(config: StandaloneConfig, place: str) -> int:
+def run_list(config: StoringConfig, place: str) -> int:
     """Print the backups of a destination, the oldest first."""
     return _run(partial(_list, config, place))
 
 
-def run_verify(config: StandaloneConfig, place: str, name: str | None, *, is_quiet: bool) -> int:
+def run_verify(config: StoringConfig, place: str, name: str | None, *, is_quiet: bool) -> int:
     """Read everything that one backup, or all of them, needs; 1 if something is damaged."""
     return _run(partial(_verify, config, place, name, is_quiet=is_quiet))
 
 
-def run_prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
+def run_prune(config: StoringConfig, place: str, *, keep: int) -> int:
     """Delete all but the newest backups."""
     return _run(partial(_prune, config, place, keep=keep))
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineCluster:
+    """A cluster that is not running."""
+
+    store_addrs: str
+    """Where its etcd is."""
+    datanodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +73,13 @@ class OfflineRestore:
     """Roll the backup forward to it."""
     log_from: str | None = None
     """Where the shared log is; without it, where the backup says."""
+    cluster: OfflineCluster | None = None
+    """Restore it, instead of a server."""
     is_quiet: bool = False
 
 
-def run_restore(config: StandaloneConfig, options: OfflineRestore) -> int:
-    """Restore a backup, or some of its tables, to where a server of this configuration has its data."""
+def run_restore(config: StoringConfig, options: OfflineRestore) -> int:
+    """Restore a backup, or some of its tables, to where a server of this configuration has its data, or a cluster."""
     return _run(partial(_restore, config, options))
 
 
@@ -84,7 +97,7 @@ def _run(command: Callable[[], int]) -> int:
         return 128 + signal.SIGINT
 
 
-def _list(config: StandaloneConfig, place: str) -> int:
+def _list(config: StoringConfig, place: str) -> int:
     summaries = backup_places(config).open(place, creates=False).summaries()
     rows = [_HEADINGS, *(_row(summary, _rolls_until(config, summary)) for summary in summaries)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADINGS))]
@@ -93,7 +106,7 @@ def _list(config: StandaloneConfig, place: str) -> int:
     return 0
 
 
-def _rolls_until(config: StandaloneConfig, summary: BackupSummary) -> str:
+def _rolls_until(config: StoringConfig, summary: BackupSummary) -> str:
     """Say up to when the shared log goes on from a backup, if it can be read from here."""
     try:
         until_ms = rolls_until(summary, partial(past_log, config))
@@ -120,7 +133,7 @@ def _row(summary: BackupSummary, rolls_until: str) -> tuple[str, ...]:
     )
 
 
-def _verify(config: StandaloneConfig, place: str, name: str | None, *, is_quiet: bool) -> int:
+def _verify(config: StoringConfig, place: str, name: str | None, *, is_quiet: bool) -> int:
     repository = backup_places(config).open(place, creates=False)
     summaries = [repository.find(name)] if name is not None else repository.summaries()
     progress = BackupProgress()
@@ -133,7 +146,7 @@ def _verify(config: StandaloneConfig, place: str, name: str | None, *, is_quiet:
     return 1 if found.damaged else 0
 
 
-def _prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
+def _prune(config: StoringConfig, place: str, *, keep: int) -> int:
     found = prune_backups(backup_places(config).open(place, creates=False), keep=keep)
     for name in found.deleted:
         print(f"deleted: {name}")
@@ -141,15 +154,13 @@ def _prune(config: StandaloneConfig, place: str, *, keep: int) -> int:
     return 0
 
 
-def _restore(config: StandaloneConfig, options: OfflineRestore) -> int:
+def _restore(config: StoringConfig, options: OfflineRestore) -> int:
     repository: Repository = backup_places(config).open(options.place, creates=False)
     summary, point = _plan_restore(config, repository, options)
     progress = BackupProgress()
-    home = Path(config.storage.data_home)
-    with DirectoryLock(home, key="storage.data_home"), _watched("restore", progress, is_quiet=options.is_quiet):
-        target = restore_target(config)
+    with _target(config, options.cluster) as target, _watched("restore", progress, is_quiet=options.is_quiet):
         rolled = restore_backup(repository, summary, target, progress, tables=options.tables, point=point)
-    print(f"{home}: {summary.name}")
+    print(f"{target.place}: {summary.name}")
     if not options.is_quiet:
         print(f"{progress.files_total} files ({format_bytes(progress.bytes_total)})", file=sys.stderr)
         if point is not None:
@@ -160,7 +171,7 @@ def _restore(config: StandaloneConfig, options: OfflineRestore) -> int:
 
 
 def _plan_restore(
-    config: StandaloneConfig, repository: Repository, options: OfflineRestore
+    config: StoringConfig, repository: Repository, options: OfflineRestore
 ) -> tuple[BackupSummary, PointInTime | None]:
     if options.to_time is None:
         return repository.find(options.name), None
@@ -169,6 +180,21 @@ def _plan_restore(
     open_log = partial(past_log, config, place=options.log_from)
     now_ns = SystemClock().now_ns()
     return summary, plan_point(repository, summary, to_ns, open_log, now_ns=now_ns, tables=options.tables)
+
+
+@contextmanager
+def _target(config: StoringConfig, cluster: OfflineCluster | None) -> Iterator[RestoreTarget]:
+    """Yield where the data goes; nobody else has it meanwhile."""
+    if cluster is None:
+        with DirectoryLock(Path(config.storage.data_home), key="storage.data_home"):
+            yield restore_target(config)
+        return
+    assert isinstance(config, DatanodeConfig)
+    metadata = EtcdKv(EtcdSettings(parse_endpoints(cluster.store_addrs)))
+    try:
+        yield cluster_target(config, metadata, cluster.datanodes)
+    finally:
+        metadata.close()
 
 
 def _watched(title: str, progress: BackupProgress, *, is_quiet: bool) -> AbstractContextManager[None]:

@@ -43,8 +43,11 @@ def restore_table(arguments: Sequence[Any], services: Services, session: Session
     place, backup, wanted, *rest = arguments
     source = wanted if "." in wanted else f"{session.database}.{wanted}"
     backups, scratch = services.backups, services.scratch
-    if backups is None or scratch is None:
-        raise Unsupported("this server restores no tables: its regions are in other processes, or it keeps nothing")
+    if not isinstance(backups, BackupService) or scratch is None:
+        raise Unsupported(
+            "this server restores no tables: its regions are in other processes, or it keeps nothing",
+            hint="of a cluster's backup, tsdb restore --table makes a standalone server; COPY brings rows from there",
+        )
     database, name = resolve(Name(tuple((rest[0] if rest else source).split("."))), session)
     check_writable(database)
     services.catalog.database(database)

@@ -52,8 +52,20 @@ class PinnedRegion:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The state of the manifest, as `place_region` takes it."""
-        return replace(self._state, removed_files=()).to_json()
+        """The state of the manifest, as `place_region` takes it.
+
+        A copy has had no owner: the epochs and takeovers of a cluster mean nothing where it is opened.
+        """
+        return replace(self._state, removed_files=(), epoch=0, takeovers=()).to_json()
+
+    @property
+    def schema_version(self) -> int:
+        return self._state.schema.version
+
+    @property
+    def truncated_entry_id(self) -> int | None:
+        """The last entry that a truncation made void."""
+        return self._state.truncated_entry_id
 
     def files(self) -> list[PinnedFile]:
         """Return the data files and their indexes."""

@@ -175,6 +175,18 @@ class MetaClient:
         """Give the leader a command, such as `maintenance`."""
         return self._ask("Command", {"kind": kind, **arguments})["value"]
 
+    def hold_tables(self, token: str) -> int | None:
+        """Let no table change for a while; return the revision of the metadata that is held, None until that is so.
+
+        To be repeated with the same token until it holds.
+        """
+        revision: int | None = self.command("hold_tables", token=token)["revision"]
+        return revision
+
+    def release_tables(self, token: str) -> bool:
+        """Let tables change again; return whether none can have changed since they were held."""
+        return bool(self.command("release_tables", token=token)["was_held"])
+
     def close(self) -> None:
         for watch in self._watches:
             watch.close()

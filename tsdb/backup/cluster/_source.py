@@ -1,0 +1,242 @@
+"""What a backup of a cluster is taken of: the metadata, and the regions on all datanodes.
+
+    flush all regions ─▶ hold changes of tables back ─▶ metadata, pin every region ─▶ let changes go on ─▶ copies
+
+A row that was acknowledged before the flush is in data files after it, wherever its region goes from then on: a node
+that gives a region away flushes it, and one that takes it over flushes what it replays. Every request goes to where a
+region is by then; one that moves meanwhile is asked for again. If it moves, or its node is lost, while its files are
+copied, it is pinned again at its new node: that is fine as long as its table was not changed since, and otherwise the
+backup fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tsdb.backup._errors import BackupFailed
+from tsdb.backup._files import CopiedRegion
+from tsdb.backup._source import BackupRequest, not_served, refuse_damaged
+from tsdb.backup.cluster._copies import ClusterCopies
+from tsdb.backup.cluster._nodes import BackupNodes
+from tsdb.backup.cluster._wire import PinFacts
+from tsdb.catalog import CapturedCatalog, capture_cluster, region_names
+from tsdb.errors import TsdbError
+from tsdb.ids import SYSTEM_IDS, Ids
+from tsdb.kv import KvStore
+from tsdb.model import RegionId
+from tsdb.remote import RemoteRegions
+from tsdb.telemetry import get_logger
+
+PARALLELISM = 8
+"""How many datanodes are asked at a time."""
+_ID_BYTES = 16
+
+_log = get_logger("tsdb.backup")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTimes:
+    """How long a backup waits for what."""
+
+    flush_seconds: float = 900.0
+    """How long all flushes may take together."""
+    away_seconds: float = 120.0
+    """How long a region may be without a node that serves it: a failover takes less."""
+    held_seconds: float = 8.0
+    """How long changes of tables are held back for pins; then they go on, and it is tried again."""
+    pause_seconds: float = 0.5
+
+
+class ClusterLink(Protocol):
+    """The cluster, as the datanode that makes a backup reaches it."""
+
+    @property
+    def metadata(self) -> KvStore:
+        """A copy of the metadata, a little older than it is."""
+
+    @property
+    def regions(self) -> RemoteRegions: ...
+
+    def hold_tables(self, token: str) -> bool:
+        """Whether no table changes from now on, and the copy shows all changes before; asked until it is so."""
+
+    def release_tables(self, token: str) -> bool:
+        """Let tables change again; return whether they were held until now."""
+
+
+class ClusterSource:
+    """All databases of a cluster."""
+
+    def __init__(
+        self,
+        open_link: Callable[[], AbstractContextManager[ClusterLink]],
+        *,
+        times: ClusterTimes | None = None,
+        ids: Ids = SYSTEM_IDS,
+    ) -> None:
+        self._open_link = open_link
+        self._times = times or ClusterTimes()
+        self._ids = ids
+
+    @contextmanager
+    def captured(self, request: BackupRequest) -> Iterator[_ClusterCapture]:
+        """As for every source."""
+        with self._open_link() as link, ThreadPoolExecutor(PARALLELISM, "tsdb-backup-nodes") as pool:
+            nodes = BackupNodes(link.regions, request, self._ids.token(_ID_BYTES), pool)
+            try:
+                yield _Capturing(link, nodes, request, self._times, self._ids).run()
+            finally:
+                nodes.release()
+
+
+@dataclass(slots=True)
+class _ClusterCapture:
+    """The cluster at one moment; the files of its regions stay while it is held."""
+
+    catalog: CapturedCatalog
+    unavailable: dict[RegionId, str]
+    copies: ClusterCopies
+
+    def copied(self) -> Generator[CopiedRegion, None, None]:
+        return self.copies.run()
+
+
+@dataclass(slots=True)
+class _Pins:
+    """What was pinned at one moment, and what could not be."""
+
+    catalog: CapturedCatalog
+    pinned: dict[RegionId, PinFacts] = field(default_factory=dict)
+    failed: dict[RegionId, TsdbError] = field(default_factory=dict)
+    was_held: bool = False
+    """No table has changed meanwhile."""
+
+
+class _Capturing:
+    """The steps to a moment of the cluster."""
+
+    def __init__(
+        self, link: ClusterLink, nodes: BackupNodes, request: BackupRequest, times: ClusterTimes, ids: Ids
+    ) -> None:
+        self._link = link
+        self._nodes = nodes
+        self._request = request
+        self._times = times
+        self._ids = ids
+        self._flushed: set[RegionId] = set()
+        self._unavailable: dict[RegionId, TsdbError] = {}
+
+    def run(self) -> _ClusterCapture:
+        self._link.regions.routes.catch_up()
+        failed = self._flush(list(capture_cluster(self._link.metadata).regions), self._times.flush_seconds)
+        if failed:
+            self._give_up(failed)
+        pins = self._pin()
+        if not self._request.skips_damaged:
+            for facts in pins.pinned.values():
+                refuse_damaged(facts.table, facts.region_id, facts.damaged)
+        files, nbytes = (sum(getattr(each, name) for each in pins.pinned.values()) for name in ("files", "size_bytes"))
+        self._request.progress.expect(files=files, nbytes=nbytes)
+        copies = ClusterCopies(self._nodes, pins.pinned, self._request, self._times.away_seconds)
+        return _ClusterCapture(pins.catalog, {each: str(error) for each, error in self._unavailable.items()}, copies)
+
+    def _flush(self, region_ids: Sequence[RegionId], seconds: float) -> Mapping[RegionId, TsdbError]:
+        """Flush regions wherever they are, but not those that are dropped meanwhile; return which could not be."""
+        now = time.monotonic()
+        deadline, since, left = now + seconds, now, list(region_ids)
+        while left:
+            self._request.progress.check()
+            failed = self._nodes.flush(left)
+            now = time.monotonic()
+            since = now if len(failed) < len(left) else since
+            self._flushed |= set(left) - failed.keys()
+            left = self._without_dropped(failed)
+            if left and (now > deadline or now - since > self._times.away_seconds):
+                return {each: failed[each] for each in left}
+            if left:
+                time.sleep(self._times.pause_seconds)
+        return {}
+
+    def _pin(self) -> _Pins:
+        """Pin all regions while no table changes."""
+        since = time.monotonic()
+        while True:
+            self._request.progress.check()
+            found = self._pin_held()
+            if found.was_held and not found.failed:
+                return found
+            self._nodes.release()
+            if time.monotonic() - since > self._times.away_seconds:
+                if not found.failed:
+                    raise BackupFailed(
+                        "changes of tables could not be held back until the metadata and all regions were taken",
+                        hint="does one metadata server lead? Try again later",
+                    )
+                self._give_up(found.failed)
+                since = time.monotonic()
+            time.sleep(self._times.pause_seconds)
+
+    def _give_up(self, failed: Mapping[RegionId, TsdbError]) -> None:
+        """Go on without regions that nobody serves, if that is wanted."""
+        if not self._request.skips_damaged:
+            region_id, error = next(iter(failed.items()))
+            raise not_served(self._table_of(region_id), region_id, error) from error
+        self._unavailable.update(failed)
+        self._flushed |= failed.keys()
+
+    def _pin_held(self) -> _Pins:
+        """Take the metadata and all regions."""
+        token = self._ids.token(_ID_BYTES)
+        try:
+            self._wait_held(token)
+            found = _Pins(capture_cluster(self._link.metadata))
+            wanted = [each for each in found.catalog.regions if each not in self._unavailable]
+            # Tables that were made since the flush, or were not seen then.
+            new = [each for each in wanted if each not in self._flushed]
+            found.failed.update(self._flush(new, self._times.held_seconds))
+            if not found.failed:
+                self._pin_all(found, wanted)
+        except BaseException:
+            with suppress(TsdbError):
+                self._link.release_tables(token)
+            raise
+        try:
+            found.was_held = self._link.release_tables(token)
+        except TsdbError as error:
+            _log.warning("tables may have changed while a backup was taken; that is tried again", error=error)
+        return found
+
+    def _pin_all(self, found: _Pins, wanted: Sequence[RegionId]) -> None:
+        deadline = time.monotonic() + self._times.held_seconds
+        left = list(wanted)
+        while left:
+            self._request.progress.check()
+            pinned, found.failed = self._nodes.pin(left)
+            found.pinned.update(pinned)
+            left = list(found.failed)
+            if left and time.monotonic() > deadline:
+                return
+            if left:
+                time.sleep(self._times.pause_seconds)
+
+    def _wait_held(self, token: str) -> None:
+        deadline = time.monotonic() + self._times.away_seconds
+        while not self._link.hold_tables(token):
+            self._request.progress.check()
+            if time.monotonic() > deadline:
+                raise BackupFailed(
+                    f"changes of tables were not over within {self._times.away_seconds:g} s", hint="try again later"
+                )
+            time.sleep(min(0.05, self._times.pause_seconds))
+
+    def _without_dropped(self, failed: Mapping[RegionId, TsdbError]) -> list[RegionId]:
+        known = capture_cluster(self._link.metadata).regions if failed else {}
+        return [each for each in failed if each in known]
+
+    def _table_of(self, region_id: RegionId) -> str | None:
+        return region_names(self._link.metadata).get(region_id)
