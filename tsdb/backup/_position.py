@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tsdb.backup._source import LocalSource
+from tsdb.engine import NodeLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,8 @@ class LogPosition:
     """Rows were acknowledged before the store had them."""
 
 
-def find_position(source: object) -> LogPosition | None:
+def find_position(node_log: NodeLog | None) -> LogPosition | None:
     """Return where the log of a server is, before its regions are flushed; None if its past is not kept."""
-    node_log = source.node_log if isinstance(source, LocalSource) else None
     if node_log is None or node_log.journal is None:
         return None
     term, number = node_log.position

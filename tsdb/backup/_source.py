@@ -67,6 +67,10 @@ class CapturedSource(Protocol):
 class BackupSource(Protocol):
     """What a backup is taken of."""
 
+    @property
+    def node_log(self) -> NodeLog | None:
+        """The log of the server, if that is shared; None for a cluster, which has several."""
+
     def captured(self, request: BackupRequest) -> AbstractContextManager[CapturedSource]:
         """Take everything that was acknowledged before this call; files stay until the block ends.
 

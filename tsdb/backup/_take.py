@@ -49,7 +49,7 @@ def take_backup(
         _check_new(repository, name)
         _sweep(repository)
         progress.phase = "flushing"
-        position = find_position(source)
+        position = find_position(source.node_log)
         request = BackupRequest(repository, lock.token, progress, skips_damaged=skips_damaged)
         with source.captured(request) as captured:
             # Rounded up: what was captured is from before.

@@ -72,6 +72,8 @@ class ClusterLink(Protocol):
 class ClusterSource:
     """All databases of a cluster."""
 
+    node_log = None
+
     def __init__(
         self,
         open_link: Callable[[], AbstractContextManager[ClusterLink]],
