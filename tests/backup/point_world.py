@@ -12,7 +12,7 @@ from tests.backup.world import repository_at, target_at
 from tests.engine.lives import wait_until
 from tsdb.auth import Authenticator
 from tsdb.backup import DestinationPlaces, LogPosition, choose_backup, plan_point, restore_backup
-from tsdb.components import LocalDatabase, LocalOptions, open_directory
+from tsdb.components import LocalDatabase, LocalOptions, ScratchDatabases, open_directory
 from tsdb.components._local import SharedLogOptions
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
 from tsdb.engine import Acknowledge, EngineOptions, PastLog, SharedSettings, WalSettings
@@ -90,6 +90,7 @@ class PointWorld:
             database=DatabaseOptions(copy_root=home / "copy"),
             authenticator=Authenticator(),
             backups=DestinationPlaces(home, [], allows_directories=True),
+            scratch=ScratchDatabases(home / "restoring").open,
             has_housekeeping=False,
         )
         return open_directory(home, options=options, clock=self.clock)
