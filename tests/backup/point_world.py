@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.backup.world import repository_at, target_at
 from tests.engine.lives import wait_until
 from tsdb.auth import Authenticator
 from tsdb.backup import DestinationPlaces, LogPosition, choose_backup, plan_point, restore_backup
-from tsdb.components import LocalDatabase, LocalOptions, open_directory
+from tsdb.components import LocalDatabase, LocalOptions, ScratchDatabases, open_directory
 from tsdb.components._local import SharedLogOptions
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
 from tsdb.engine import Acknowledge, EngineOptions, PastLog, SharedSettings, WalSettings
@@ -90,6 +90,7 @@ class PointWorld:
             database=DatabaseOptions(copy_root=home / "copy"),
             authenticator=Authenticator(),
             backups=DestinationPlaces(home, [], allows_directories=True),
+            scratch=ScratchDatabases(home / "restoring").open,
             has_housekeeping=False,
         )
         return open_directory(home, options=options, clock=self.clock)
@@ -169,13 +170,19 @@ class Model:
             self.create()
             return
         table = self.random.choice(sorted(self.tables))
-        step = self.random.choices(
-            [
-                *(self.insert, self.delete, self.flush, self.alter, self.drop_column),
-                *(self.truncate, self.rename, self.drop, self.create, self.restart),
-            ],
-            weights=[40, 10, 12, 6, 4, 4, 4, 2, 4, 4],
-        )[0]
+        steps: dict[Callable[[str], None], int] = {
+            self.insert: 40,
+            self.delete: 10,
+            self.flush: 12,
+            self.alter: 6,
+            self.drop_column: 4,
+            self.truncate: 4,
+            self.rename: 4,
+            self.drop: 2,
+            self.create: 4,
+            self.restart: 4,
+        }
+        [step] = self.random.choices(list(steps), weights=list(steps.values()))
         step(table)
 
     def create(self, _: str = "") -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import hashlib
+from dataclasses import fields, replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.backup import BackupDamaged, BackupSummary
+from tsdb.backup import BackupDamaged, BackupSummary, LogPosition
 from tsdb.backup._format import (
     BackedUpRegion,
     MetadataPair,
@@ -37,14 +39,24 @@ _REGION = st.builds(
     files=st.lists(_FILE, max_size=3).map(tuple),
 )
 _PAIR = st.builds(MetadataPair, key=_TEXT, value=st.binary(max_size=30))
+_POSITION = st.builds(
+    LogPosition,
+    place=_TEXT,
+    node=_COUNT,
+    term=_COUNT,
+    number=_COUNT,
+    captured_ms=_COUNT,
+    acknowledges_locally=st.booleans(),
+)
 _SUMMARY = st.builds(
     BackupSummary,
     **{
         field.name: _TEXT if field.type == "str" else _COUNT
         for field in fields(BackupSummary)
-        if field.name != "damaged"
+        if field.name not in ("damaged", "log")
     },
     damaged=st.lists(_TEXT, max_size=3).map(tuple),
+    log=st.none() | _POSITION,
 )
 
 
@@ -82,6 +94,14 @@ def test_a_changed_summary_is_damage(summary: BackupSummary, data: st.DataObject
         return
     # Blanks between values are no part of what they say.
     assert found == summary
+
+
+@given(summary=_SUMMARY)
+def test_a_summary_of_an_earlier_version_has_no_log(summary: BackupSummary) -> None:
+    value = orjson.loads(replace(summary, log=None).encode())
+    del value["backup"]["log"]
+    value["sha256"] = hashlib.sha256(orjson.dumps(value["backup"])).hexdigest()
+    assert parse_summary(orjson.dumps(value), path="p") == replace(summary, log=None)
 
 
 def test_a_later_format_is_refused() -> None:

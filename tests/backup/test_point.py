@@ -12,8 +12,9 @@ import pytest
 from tests.backup.point_world import FAST, LOCALLY, Model, PointWorld, run, tables_of
 from tests.backup.world import repository_at, target_at
 from tests.store.faulty_store import FaultyStore
-from tsdb.backup import RestoreRefused, choose_backup, parse_time, plan_point, restore_backup, rolls_until
+from tsdb.backup import RestoreRefused, choose_backup, format_time, parse_time, plan_point, restore_backup, rolls_until
 from tsdb.components import open_directory
+from tsdb.engine import SharedSettings
 from tsdb.errors import InvalidArguments, StartError
 from tsdb.kv import METADATA_FILE, PutKey, SqliteKv
 from tsdb.store import DirectoryLock, MemoryStore, on_crash_point
@@ -118,6 +119,27 @@ def test_metric_tables_views_and_databases(world: PointWorld) -> None:
     assert run(restored, "SELECT host FROM hosts") == [("a",)]
     assert ("shop",) in run(restored, "SHOW DATABASES")
     restored.close()
+
+
+@pytest.mark.parametrize("settings", [FAST, LOCALLY])
+def test_a_table_as_it_was_beside_the_one_that_is(tmp_path: Path, settings: SharedSettings) -> None:
+    world = PointWorld(tmp_path, settings=settings)
+    world.run(CPU)
+    world.run("INSERT INTO cpu VALUES ('a', 1, 1)")
+    world.back_up()
+    world.run("INSERT INTO cpu VALUES ('b', 1, 1)")
+    to_time = format_time(world.now())
+    world.run("DELETE FROM cpu WHERE ts = 1")
+    assert world.run("SELECT * FROM cpu") == []
+    place = tmp_path / "backups"
+    world.run(f"ADMIN restore_table('{place}', 'latest', 'public.cpu', 'cpu_then', '{to_time}')")
+    assert world.run("SELECT host FROM cpu_then ORDER BY host") == [("a",), ("b",)]
+    with pytest.raises(InvalidArguments, match="no time zone"):
+        world.run(f"ADMIN restore_table('{place}', 'latest', 'public.cpu', 'x', '2026-11-18T10:00:00')")
+    now = format_time(world.now())
+    world.run(f"ADMIN restore_table('{place}', 'latest', 'public.cpu', 'cpu_now', '{now}')")
+    assert world.run("SELECT * FROM cpu_now") == []
+    world.stop()
 
 
 def test_some_tables_only(world: PointWorld) -> None:

@@ -21,6 +21,7 @@ from tsdb.catalog import keep_tables, known_regions, region_names
 from tsdb.engine import (
     LogHole,
     LogPlace,
+    NodeLog,
     PastLog,
     PastRoll,
     PlacedRegion,
@@ -101,8 +102,12 @@ def plan_point(
     *,
     now_ns: int,
     tables: Sequence[str] = (),
+    is_shipped: bool = False,
 ) -> PointInTime:
-    """Find out what the server of a backup was at a moment; RestoreRefused if that cannot be known exactly."""
+    """Find out what the server of a backup was at a moment; RestoreRefused if that cannot be known exactly.
+
+    `is_shipped` says that the log has all that was acknowledged by now.
+    """
     if to_ns > now_ns:
         raise RestoreRefused(f"{format_time(to_ns)} is in the future", now=format_time(now_ns), hint="choose another")
     _check_before(summary, to_ns)
@@ -123,9 +128,33 @@ def plan_point(
     )
     _read(roll, log, start, summary)
     _check_terms(roll, log, position, to_ns)
+    if position.acknowledges_locally and not (roll.is_complete or is_shipped or log.is_ended()):
+        reached = format_time(max(roll.last_ns + 1, position.captured_ms * _NS_PER_MS))
+        raise RestoreRefused(
+            f"the shared log reaches only up to {reached}: later rows may have been acknowledged by the local disk",
+            hint=f"choose {reached} or an earlier time",
+        )
     metadata = _as_kv(roll.metadata)
     chosen = keep_tables(metadata, tables) if tables else None
     return _Planning(roll, metadata, backup, log, start, chosen).plan()
+
+
+def plan_own_point(
+    node_log: NodeLog | None, repository: Repository, name: str, to_ns: int, *, now_ns: int, tables: Sequence[str]
+) -> tuple[BackupSummary, PointInTime]:
+    """Find out what this server was at a moment, while it runs; RestoreRefused."""
+    summary = choose_backup(repository, to_ns, name)
+
+    def open_log(position: LogPosition) -> PastLog:
+        if node_log is None or (node_log.place, node_log.node) != (position.place, position.node):
+            raise RestoreRefused(
+                f"the log of backup {summary.name} is in {position.place}, and is not the one of this server",
+                hint="tsdb restore --to-time reads any log",
+            )
+        return node_log.read_past()
+
+    plan = plan_point(repository, summary, to_ns, open_log, now_ns=now_ns, tables=tables, is_shipped=True)
+    return summary, plan
 
 
 def rolls_until(summary: BackupSummary, open_log: OpenLog) -> int | None:
@@ -199,7 +228,7 @@ def _read(roll: PastRoll, log: PastLog, start: LogPlace, summary: BackupSummary)
 
 
 def _check_terms(roll: PastRoll, log: PastLog, position: LogPosition, to_ns: int) -> None:
-    """Refuse a moment at which the log was not kept, or that the clock of the server had twice, or never reached."""
+    """Refuse a moment at which the log was not kept, or that the clock of the server had twice."""
     last_read = position.term if roll.last_place is None else roll.last_place.term
     for term in log.terms:
         opening = log.opening(term)
@@ -217,12 +246,6 @@ def _check_terms(roll: PastRoll, log: PastLog, position: LogPosition, to_ns: int
                 " wal.shared.retention: changes of tables since then are not known",
                 hint="choose a time before that, or take another backup",
             )
-    if position.acknowledges_locally and not roll.is_complete and not log.is_ended():
-        reached = format_time(max(roll.last_ns + 1, position.captured_ms * _NS_PER_MS))
-        raise RestoreRefused(
-            f"the shared log reaches only up to {reached}: later rows may have been acknowledged by the local disk",
-            hint=f"choose {reached} or an earlier time",
-        )
 
 
 def _as_kv(pairs: dict[str, bytes]) -> MemoryKv:

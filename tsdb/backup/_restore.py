@@ -157,7 +157,7 @@ def restore_backup(
     if point is not None:
         progress.phase = "log"
         rolled = point.roll_forward(target.store)
-        crash_point("restore.after_log")
+    crash_point("restore.after_log")
     progress.phase = "metadata"
     _restore_metadata(plan, placed, files)
     crash_point("restore.after_metadata")

@@ -13,6 +13,7 @@ from typing import Any
 from tsdb.backup._destination import DestinationPlaces
 from tsdb.backup._format import BackupSummary
 from tsdb.backup._metrics import COPIED_BYTES, COPIED_FILES, LAST_SUCCESS, RUNS
+from tsdb.backup._point import plan_own_point
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
 from tsdb.backup._restore import RestoreTarget, restore_backup
@@ -130,18 +131,31 @@ class BackupService:
         return job
 
     def restore_into(
-        self, home: Path, where: str, name: str, *, tables: Sequence[str], progress: BackupProgress
+        self,
+        home: Path,
+        where: str,
+        name: str,
+        *,
+        tables: Sequence[str],
+        progress: BackupProgress,
+        to_ns: int | None = None,
     ) -> ObjectStore:
         """Restore tables of a backup into an empty directory of this machine; return the store of their files.
 
-        All of them are in this directory, whatever storages they were in.
+        All of them are in this directory, whatever storages they were in. With `to_ns`, they are as they were then.
         """
-        repository = self._places.open(where, creates=False)
-        summary = repository.find(name)
-        names = {directory[1:].partition("/")[0] for directory in _directories(repository, summary)}
+        repository, point = self._places.open(where, creates=False), None
+        if to_ns is None:
+            summary = repository.find(name)
+            directories = list(_directories(repository, summary))
+        else:
+            now_ns, node_log = self._clock.now_ns(), self._source.node_log
+            summary, point = plan_own_point(node_log, repository, name, to_ns, now_ns=now_ns, tables=tables)
+            directories = [each for each in point.directories.values() if is_routed(each)]
+        names = {directory[1:].partition("/")[0] for directory in directories}
         store = RoutedStore(LocalStore(home), {each: LocalStore(home / _STORAGES / each) for each in names})
         target = RestoreTarget(home, home / METADATA_FILE, store, home / "wal")
-        restore_backup(repository, summary, target, progress, tables=tables)
+        restore_backup(repository, summary, target, progress, tables=tables, point=point)
         return store
 
     def find(self, job_id: str) -> BackupJob:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tsdb.backup import BackupProgress, BackupService
+from tsdb.backup import BackupProgress, parse_time
 from tsdb.catalog import TableAlreadyExists
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
@@ -37,10 +37,12 @@ SUFFIX = "__restoring"
 
 
 def restore_table(arguments: Sequence[Any], services: Services, session: Session, process: Process) -> int:
-    """`restore_table(place, backup, table[, new_name])`: return the number of rows."""
-    if not 3 <= len(arguments) <= 4 or not all(isinstance(each, str) for each in arguments):
-        raise InvalidArguments("restore_table takes the place, the backup or 'latest', the table, and a new name")
-    place, backup, wanted, *rest = arguments
+    """`restore_table(place, backup, table[, new_name[, to_time]])`: return the number of rows."""
+    if not 3 <= len(arguments) <= 5 or not all(isinstance(each, str) for each in arguments):
+        raise InvalidArguments(
+            "restore_table takes the place, the backup or 'latest', the table, a new name or '', and a time"
+        )
+    place, backup, wanted, new_name, to_time = (*arguments, "", "")[:5]
     source = wanted if "." in wanted else f"{session.database}.{wanted}"
     backups, scratch = services.backups, services.scratch
     if not isinstance(backups, BackupService) or scratch is None:
@@ -48,28 +50,23 @@ def restore_table(arguments: Sequence[Any], services: Services, session: Session
             "this server restores no tables: its regions are in other processes, or it keeps nothing",
             hint="of a cluster's backup, tsdb restore --table makes a standalone server; COPY brings rows from there",
         )
-    database, name = resolve(Name(tuple((rest[0] if rest else source).split("."))), session)
+    database, name = resolve(Name(tuple((new_name or source).split("."))), session)
     check_writable(database)
     services.catalog.database(database)
     if services.catalog.find_table(database, name) or services.catalog.find_view(database, name):
         raise TableAlreadyExists(database, name)
+    to_ns = parse_time(to_time) if to_time else None
     progress = BackupProgress()
     process.on_cancel(progress.cancel)
     # What follows takes long: another query may have the slot of this one.
     process.token.enter()
 
     def fill(home: Path) -> ObjectStore:
-        return _fill(backups, place, backup, home, source, progress)
+        return backups.restore_into(home, place, backup, tables=[source], progress=progress, to_ns=to_ns)
 
     with scratch(fill) as restored:
         table = _find(restored, source)
         return _copy(table, restored, Name((database, name)), services, session, process)
-
-
-def _fill(
-    backups: BackupService, place: str, backup: str, home: Path, source: str, progress: BackupProgress
-) -> ObjectStore:
-    return backups.restore_into(home, place, backup, tables=[source], progress=progress)
 
 
 def _find(restored: Services, source: str) -> TableInfo:

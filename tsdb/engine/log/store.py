@@ -32,6 +32,7 @@ from tsdb.units import Duration
 
 if TYPE_CHECKING:
     from tsdb.engine.log.shared.journal import Journal
+    from tsdb.engine.log.shared.past import PastLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,9 @@ class NodeLog(Protocol):
     @property
     def place(self) -> str:
         """Where its store is, as people write it."""
+
+    def read_past(self) -> PastLog:
+        """Return what it holds now, for reading."""
 
     @property
     def position(self) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from tsdb.engine.log.shared.journal import Journal
 from tsdb.engine.log.shared.layout import object_of, object_path, segment_number
 from tsdb.engine.log.shared.notes import RegionNotes
 from tsdb.engine.log.shared.outbox import Shipment
-from tsdb.engine.log.shared.past import LogPlace
+from tsdb.engine.log.shared.past import LogPlace, PastLog
 from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
 from tsdb.engine.log.shared.shipper import Shipper
@@ -133,6 +133,11 @@ class SharedLog:
     def place(self) -> str:
         """Where its store is, as people write it."""
         return self._place
+
+    def read_past(self) -> PastLog:
+        # Afterwards everything that was appended is in the store.
+        wait_for(self.prove_ownership(), self._settings.append_timeout.seconds)
+        return PastLog(self._store, self._settings.node)
 
     @property
     def position(self) -> LogPlace:
