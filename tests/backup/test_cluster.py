@@ -77,7 +77,7 @@ def test_the_second_backup_copies_what_is_new(world: ClusterWorld, tmp_path: Pat
     _check_restored(world, tmp_path / "restored", world.sql(ROWS))
 
 
-@pytest.mark.parametrize("step", ["flush", "pin", "copy", "look"])
+@pytest.mark.parametrize("step", ["pin", "look"])
 def test_a_region_that_moves_in_the_middle_is_asked_for_again(world: ClusterWorld, tmp_path: Path, step: str) -> None:
     expected = world.sql(ROWS)
     (first, _), moved = _regions(world), []
@@ -259,18 +259,16 @@ def test_pins_are_let_go_when_nobody_asks_for_them(world: ClusterWorld) -> None:
         node.backup.answer("look", {"backup": "0123456789abcdef", "taken": 0})
 
 
-@pytest.mark.parametrize(
-    ("step", "request_"),
-    [
+def test_a_request_that_makes_no_sense_is_refused(world: ClusterWorld) -> None:
+    pin = {"backup": "0123456789abcdef", "regions": [], "token": "x"}
+    for step, request in (
         ("nonsense", {}),
         ("flush", {"regions": ["1"]}),
         ("flush", {"regions": None}),
-        ("pin", {"backup": "../x", "regions": [], "destination": "x", "token": "x"}),
-        ("pin", {"backup": "0123456789abcdef", "regions": [], "destination": "/etc/x", "token": "x"}),
+        ("pin", {**pin, "backup": "../x", "destination": "x"}),
+        ("pin", {**pin, "destination": "/etc/x"}),
         ("look", {"backup": 7, "taken": 0}),
         ("copy", {"regions": [1]}),
-    ],
-)
-def test_a_request_that_makes_no_sense_is_refused(world: ClusterWorld, step: str, request_: dict[str, object]) -> None:
-    with pytest.raises(InvalidArguments):
-        world.nodes[1].backup.answer(step, request_)
+    ):
+        with pytest.raises(InvalidArguments):
+            world.nodes[1].backup.answer(step, request)
