@@ -65,12 +65,16 @@ export interface CardinalityEntry {
 export interface Cardinality {
   headStats: { numSeries: number; numLabelPairs: number };
   seriesCountByMetricName: CardinalityEntry[];
-  labelValueCountByLabelName: CardinalityEntry[];
 }
 
-/** The number of series of each metric and of values of each label, as many as the server lists. */
-export async function cardinality(asked: Asked = {}, limit = 10_000): Promise<Cardinality> {
-  return get<Cardinality>("status/tsdb", { limit }, asked);
+/** The number of series of each metric, of all of them: the server lists so many at a time. */
+export async function cardinality(asked: Asked = {}, pageSize = 10_000): Promise<Cardinality> {
+  const series: CardinalityEntry[] = [];
+  for (;;) {
+    const page = await get<Cardinality>("status/tsdb", { limit: pageSize, offset: series.length }, asked);
+    series.push(...page.seriesCountByMetricName);
+    if (page.seriesCountByMetricName.length < pageSize) return { ...page, seriesCountByMetricName: series };
+  }
 }
 
 /** Names of labels; `match` is a selector. Without a time range the server looks at the last day: here, at all. */

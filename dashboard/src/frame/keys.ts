@@ -1,5 +1,5 @@
 // Keys that work on every screen: `?` for help, `g` and a letter to go to a screen.
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { SCREENS } from "../screens/registry";
 
 const SEQUENCE_MS_MAX = 1500;
@@ -10,7 +10,7 @@ export interface GlobalKeys {
 }
 
 /** Whether keys are text where the focus is. */
-export function isTyping(event: KeyboardEvent): boolean {
+function isTyping(event: KeyboardEvent): boolean {
   // The path leads into the editor, which is in a shadow tree.
   const target = event.composedPath()[0];
   return (
@@ -19,12 +19,34 @@ export function isTyping(event: KeyboardEvent): boolean {
   );
 }
 
+/** Whether a key is for the page: nobody types, and no dialog is open. */
+function isCommand(event: KeyboardEvent): boolean {
+  const isCombined = event.ctrlKey || event.metaKey || event.altKey;
+  return !isCombined && !isTyping(event) && !document.querySelector("dialog[open]");
+}
+
+/** Keys of one screen, each with what it does. */
+export function useScreenKeys(keys: Record<string, () => void>): void {
+  const latest = useRef(keys);
+  latest.current = keys;
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      const run = latest.current[event.key];
+      // The second key of a sequence is not one of the screen.
+      if (!run || event.defaultPrevented || !isCommand(event)) return;
+      event.preventDefault();
+      run();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+}
+
 export function useGlobalKeys({ help, go }: GlobalKeys): void {
   useEffect(() => {
     let begun = Number.NEGATIVE_INFINITY;
     const onKey = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
-      if (document.querySelector("dialog[open]")) return;
+      if (!isCommand(event)) return;
       const screen = SCREENS.find(({ key }) => key === event.key);
       if (screen && event.timeStamp - begun < SEQUENCE_MS_MAX) {
         event.preventDefault();

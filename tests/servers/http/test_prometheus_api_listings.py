@@ -133,6 +133,21 @@ def test_the_status_of_the_server_is_told(world: World) -> None:
     assert counted["seriesCountByLabelValuePair"] == [{"name": "__name__=m", "value": 3}, {"name": "a=x", "value": 2}]
 
 
+def test_all_metrics_are_counted_page_by_page(world: World) -> None:
+    """Also more than one answer lists, and each once: those with equally many series are sorted by their name."""
+    world.run("CREATE DATABASE paged")
+    for number in range(7):
+        world.run(f"CREATE TABLE paged.m{number} (ts TIMESTAMP(3) TIME INDEX, a STRING, v DOUBLE, PRIMARY KEY (a))",
+                  f"INSERT INTO paged.m{number} VALUES (0, 'x', 1)")  # fmt: skip
+    world.run("INSERT INTO paged.m5 VALUES (0, 'y', 1)")
+    pages = [world.data("status/tsdb", db="paged", limit="3", offset=str(offset)) for offset in (0, 3, 6, 9)]
+    listed = [[entry["name"] for entry in page["seriesCountByMetricName"]] for page in pages]
+    assert listed == [["m5", "m0", "m1"], ["m2", "m3", "m4"], ["m6"], []]
+    assert {page["headStats"]["numSeries"] for page in pages} == {8}
+    assert world.data("status/tsdb", db="paged", limit="3") == pages[0]
+    assert world.get("status/tsdb", db="paged", offset="-1").status == 400
+
+
 def test_every_status_has_a_type_of_error_that_prometheus_or_http_knows() -> None:
     types = {
         "bad_data": 400, "execution": 422, "timeout": 503, "canceled": 499, "unavailable": 503, "internal": 500,

@@ -331,6 +331,14 @@ async def test_arrow_sends_large_batches_in_parts_and_nothing_for_affected_rows(
         assert reader.read_all().num_rows == 0
 
 
+@pytest.mark.parametrize("name", ["csv", "csvwithnames", "table", "arrow", "json", "null"])
+async def test_the_number_of_affected_rows_is_in_a_header_of_formats_for_one_answer(name: str) -> None:
+    database = make_database()
+    database.answers["delete"] = [Affected(12)]
+    assert (await ask("delete", f"format={name}", database)).headers["x-tsdb-affected-rows"] == "12"
+    assert "x-tsdb-affected-rows" not in (await ask("select", f"format={name}", database)).headers
+
+
 # Several statements
 
 

@@ -73,9 +73,9 @@ class Metrics:
         table = find_series(self._engine.source(session, check), selectors, period)
         return table.take(table.order()[:limit]).dicts()
 
-    def counts(self, session: Session, check: Check, *, most: int) -> SeriesCounts:
-        """Count the series of a database; the lists have at most `most` entries."""
-        return count_series(self._engine.source(session, check), most=most)
+    def counts(self, session: Session, check: Check, *, most: int, skipped: int = 0) -> SeriesCounts:
+        """Count the series of a database; the lists have at most `most` entries, behind those that are skipped."""
+        return count_series(self._engine.source(session, check), most=most, skipped=skipped)
 
     def newest(self, selectors: Selectors, span: QueryTimes, session: Session, check: Check) -> list[FederatedSample]:
         """Return the newest sample of each series, sorted by name."""

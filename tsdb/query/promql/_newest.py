@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 
 import numpy as np
 
@@ -98,8 +99,12 @@ class SeriesCounts:
     by_pair: list[tuple[str, int]]
 
 
-def count_series(source: TableSeries, *, most: int) -> SeriesCounts:
-    """Count the series of a database by what their labels say."""
+def count_series(source: TableSeries, *, most: int, skipped: int = 0) -> SeriesCounts:
+    """Count the series of a database by what their labels say; the lists have `most` entries behind those skipped."""
+
+    def page(counted: Counter[str]) -> list[tuple[str, int]]:
+        return nsmallest(skipped + most, counted.items(), key=lambda each: (-each[1], each[0]))[skipped:]
+
     table = find_series(source, [()], ALL_TIME)
     values, sizes, pairs = Counter[str](), Counter[str](), Counter[str]()
     by_metric: list[tuple[str, int]] = []
@@ -111,12 +116,12 @@ def count_series(source: TableSeries, *, most: int) -> SeriesCounts:
         for text, count in used:
             pairs[f"{name}={text}"] = count
         if name == NAME_LABEL:
-            by_metric = Counter(dict(used)).most_common(most)
+            by_metric = page(Counter(dict(used)))
     return SeriesCounts(
         table.rows,
         len(pairs),
         by_metric,
-        values.most_common(most),
-        sizes.most_common(most),
-        pairs.most_common(most),
+        page(values),
+        page(sizes),
+        page(pairs),
     )

@@ -3,6 +3,21 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, messageOf } from "../../api/client";
 import { onCredentials } from "../../api/credentials";
 
+/** Call `work` so long after its last end, again and again while the page is visible; returns how to stop. */
+export function repeat(work: (signal: AbortSignal) => Promise<void>, everyMs: number): () => void {
+  const stopped = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const run = async () => {
+    if (!document.hidden) await work(stopped.signal);
+    if (!stopped.signal.aborted) timer = setTimeout(() => void run(), everyMs);
+  };
+  timer = setTimeout(() => void run(), everyMs);
+  return () => {
+    clearTimeout(timer);
+    stopped.abort();
+  };
+}
+
 export interface Polled<T> {
   /** The last answer; it stays while a later request fails. */
   value: T | null;

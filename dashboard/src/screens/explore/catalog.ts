@@ -103,11 +103,11 @@ function timeOf(columns: ColumnEntry[]): string | undefined {
 
 export interface MetricEntry {
   name: string;
-  /** The number of its series; null if the server did not list it. */
+  /** The number of its series; null if it appeared while they were counted. */
   series: number | null;
 }
 
-/** All metrics, those with most series first. The server counts the series of the largest 10,000. */
+/** All metrics, those with most series first. */
 export async function listMetrics(asked: Asked): Promise<{ metrics: MetricEntry[]; seriesInAll: number }> {
   const [names, counts] = await Promise.all([labelValues("__name__", undefined, asked), cardinality(asked)]);
   const known = new Map(counts.seriesCountByMetricName.map(({ name, value }) => [name, value]));

@@ -16,7 +16,7 @@ import {
   type TimeUnit,
 } from "./csv";
 import { Result } from "./result";
-import { showLine, TextArea, TryAndWrite } from "./text-area";
+import { Choice, FormOptions, showLine, TextArea, UnitChoice } from "./text-area";
 import { useWriting } from "./use-writing";
 
 const EXAMPLE = `time,host,usage,cores
@@ -62,6 +62,10 @@ export function CsvForm({ database }: { database: string }) {
   const writing = useWriting(database, conversion.text, "ns");
   const canTry = isReady && conversion.errors.length === 0;
   const change = (changed: ConversionPlan) => setChosen({ header, plan: changed });
+  const showExample = () => {
+    setText(EXAMPLE);
+    setTable(table || "cpu");
+  };
   return (
     <>
       <section class="panel panel-body ingest-form" aria-label="CSV">
@@ -76,7 +80,7 @@ export function CsvForm({ database }: { database: string }) {
         />
         {failure && <ErrorBox message={failure} />}
         {csv && plan && <Columns csv={csv} plan={plan} onChange={change} />}
-        <div class="row ingest-options">
+        <FormOptions writing={writing} canTry={canTry} onExample={showExample}>
           <label class="inline-field">
             <span>Table</span>
             <input
@@ -87,40 +91,9 @@ export function CsvForm({ database }: { database: string }) {
             />
           </label>
           {plan?.columns.some(({ role }) => role === "time") ? (
-            <label class="inline-field">
-              <span>Times are</span>
-              <select
-                value={plan.unit}
-                onChange={(event) => change({ ...plan, unit: event.currentTarget.value as TimeUnit })}
-              >
-                {UNITS.map(([name, title]) => (
-                  <option key={name} value={name}>
-                    {title}
-                  </option>
-                ))}
-              </select>
-            </label>
+            <UnitChoice value={plan.unit} options={UNITS} onChoose={(unit) => change({ ...plan, unit })} />
           ) : null}
-          <button
-            type="button"
-            class="button quiet"
-            onClick={() => {
-              setText(EXAMPLE);
-              setTable(table || "cpu");
-            }}
-          >
-            Example
-          </button>
-          <div class="spread">
-            <TryAndWrite
-              isBusy={writing.isBusy}
-              canTry={canTry}
-              canWrite={writing.canWrite}
-              onTry={writing.try}
-              onWrite={writing.write}
-            />
-          </div>
-        </div>
+        </FormOptions>
         <Hints csv={csv} plan={plan} conversion={conversion} />
       </section>
       {conversion.errors.length > 0 && (
@@ -222,25 +195,6 @@ function Columns({
         },
       ]}
     />
-  );
-}
-
-interface ChoiceProps<T extends string> {
-  label: string;
-  value: T;
-  options: readonly (readonly [T, string])[];
-  onChoose: (value: T) => void;
-}
-
-function Choice<T extends string>({ label, value, options, onChoose }: ChoiceProps<T>) {
-  return (
-    <select aria-label={label} value={value} onChange={(event) => onChoose(event.currentTarget.value as T)}>
-      {options.map(([name, title]) => (
-        <option key={name} value={name}>
-          {title}
-        </option>
-      ))}
-    </select>
   );
 }
 

@@ -1,7 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { Precision } from "./dry-run";
 import { Result } from "./result";
-import { showLine, TextArea, TryAndWrite } from "./text-area";
+import { FormOptions, showLine, TextArea, UnitChoice } from "./text-area";
 import { useWriting } from "./use-writing";
 
 const EXAMPLE = `cpu,host=web-1,region=eu usage=0.64,cores=8i 1700000000
@@ -32,33 +32,9 @@ export function LinesForm({ database }: { database: string }) {
           onTry={writing.try}
           onWrite={writing.write}
         />
-        <div class="row ingest-options">
-          <label class="inline-field">
-            <span>Times are</span>
-            <select
-              value={precision}
-              onChange={(event) => setPrecision(event.currentTarget.value as Precision)}
-            >
-              {PRECISIONS.map(([name, title]) => (
-                <option key={name} value={name}>
-                  {title}
-                </option>
-              ))}
-            </select>
-          </label>
-          <button type="button" class="button quiet" onClick={() => setLines(EXAMPLE)}>
-            Example
-          </button>
-          <div class="spread">
-            <TryAndWrite
-              isBusy={writing.isBusy}
-              canTry={lines.trim() !== ""}
-              canWrite={writing.canWrite}
-              onTry={writing.try}
-              onWrite={writing.write}
-            />
-          </div>
-        </div>
+        <FormOptions writing={writing} canTry={lines.trim() !== ""} onExample={() => setLines(EXAMPLE)}>
+          <UnitChoice value={precision} options={PRECISIONS} onChoose={setPrecision} />
+        </FormOptions>
       </section>
       <Result writing={writing} onShow={(line, character) => showLine(field.current, line, character)} />
     </>

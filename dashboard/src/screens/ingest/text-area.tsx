@@ -1,6 +1,7 @@
 // A large field for pasted text, into which files can be dropped or opened.
-import type { RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useId, useState } from "preact/hooks";
+import type { Writing } from "./use-writing";
 
 /** The page keeps, converts and sends what is pasted; for more there is `tsdb import`. */
 export const TEXT_CHARS_MAX = 16_000_000;
@@ -95,22 +96,38 @@ export function showLine(field: HTMLTextAreaElement | null, line: number, charac
   field.scrollIntoView({ block: "nearest" });
 }
 
-interface ButtonsProps {
-  isBusy: boolean;
+interface OptionsProps {
+  writing: Writing;
   canTry: boolean;
-  canWrite: boolean;
-  onTry: () => void;
-  onWrite: () => void;
+  onExample: () => void;
+  /** The fields before the buttons. */
+  children: ComponentChildren;
 }
 
-export function TryAndWrite({ isBusy, canTry, canWrite, onTry, onWrite }: ButtonsProps) {
+/** The row below a text: what is said about it, an example, and the buttons. */
+export function FormOptions({ writing, canTry, onExample, children }: OptionsProps) {
+  return (
+    <div class="row ingest-options">
+      {children}
+      <button type="button" class="button quiet" onClick={onExample}>
+        Example
+      </button>
+      <div class="spread">
+        <TryAndWrite writing={writing} canTry={canTry} />
+      </div>
+    </div>
+  );
+}
+
+function TryAndWrite({ writing, canTry }: { writing: Writing; canTry: boolean }) {
+  const { isBusy, canWrite } = writing;
   return (
     <div class="row">
       <button
         type="button"
         class={canWrite ? "button" : "button primary"}
         disabled={!canTry || isBusy}
-        onClick={onTry}
+        onClick={writing.try}
       >
         Dry run
       </button>
@@ -119,7 +136,7 @@ export function TryAndWrite({ isBusy, canTry, canWrite, onTry, onWrite }: Button
         class={canWrite ? "button primary" : "button"}
         disabled={!canWrite || isBusy}
         title="After a dry run without problems"
-        onClick={onWrite}
+        onClick={writing.write}
       >
         Write
       </button>
@@ -128,6 +145,36 @@ export function TryAndWrite({ isBusy, canTry, canWrite, onTry, onWrite }: Button
           <span class="spinner" aria-hidden="true" /> Working…
         </span>
       )}
+    </div>
+  );
+}
+
+interface ChoiceProps<T extends string> {
+  label: string;
+  value: T;
+  options: readonly (readonly [T, string])[];
+  onChoose: (value: T) => void;
+}
+
+/** A choice among names; its label is for those who do not see the table around it. */
+export function Choice<T extends string>({ label, value, options, onChoose }: ChoiceProps<T>) {
+  return (
+    <select aria-label={label} value={value} onChange={(event) => onChoose(event.currentTarget.value as T)}>
+      {options.map(([name, title]) => (
+        <option key={name} value={name}>
+          {title}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** The unit of times. */
+export function UnitChoice<T extends string>(props: Omit<ChoiceProps<T>, "label">) {
+  return (
+    <div class="inline-field">
+      <span aria-hidden="true">Times are</span>
+      <Choice label="Times are" {...props} />
     </div>
   );
 }

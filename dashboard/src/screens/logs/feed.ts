@@ -3,6 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, messageOf } from "../../api/client";
 import { queryTable } from "../../api/sql";
 import { stepOf } from "../../parts/time-range";
+import { repeat } from "../common/poll";
 import {
   countSql,
   type LogRow,
@@ -110,29 +111,19 @@ type SetState = (update: (old: State) => State) => void;
 /** Look for new rows again and again while the page is visible; returns how to stop. */
 function followTail(search: Search, database: string, shown: () => State, setState: SetState): () => void {
   const startMs = Date.now();
-  const stopped = new AbortController();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const look = async () => {
-    clearTimeout(timer);
+  const look = async (signal: AbortSignal) => {
     const { rows, isLoading } = shown();
-    if (!document.hidden && !isLoading) {
-      try {
-        const sql = selectSql(tailSearch(search, rows, startMs), TAIL_ROWS_MAX);
-        const found = await queryTable(sql, { database, signal: stopped.signal });
-        if (stopped.signal.aborted) return;
-        setState((old) => addTail(old, found.rows, timeAt(search.table)));
-      } catch (error) {
-        if (stopped.signal.aborted || isAbort(error)) return;
-        setState((old) => ({ ...old, error: messageOf(error) }));
-      }
+    if (isLoading) return;
+    try {
+      const sql = selectSql(tailSearch(search, rows, startMs), TAIL_ROWS_MAX);
+      const found = await queryTable(sql, { database, signal });
+      if (!signal.aborted) setState((old) => addTail(old, found.rows, timeAt(search.table)));
+    } catch (error) {
+      if (signal.aborted || isAbort(error)) return;
+      setState((old) => ({ ...old, error: messageOf(error) }));
     }
-    timer = setTimeout(() => void look(), TAIL_MS);
   };
-  timer = setTimeout(() => void look(), TAIL_MS);
-  return () => {
-    clearTimeout(timer);
-    stopped.abort();
-  };
+  return repeat(look, TAIL_MS);
 }
 
 function addTail(old: State, found: LogRow[], at: number): State {
@@ -159,23 +150,20 @@ export function useCounts(search: Search | null, database: string, isLive: boole
   useEffect(() => {
     setCounts(null);
     if (!search || search.from === null) return;
-    const stopped = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const load = async () => {
-      if (!document.hidden) {
-        try {
-          const found = await loadCounts(search, database, stopped.signal);
-          if (!stopped.signal.aborted) setCounts(found);
-        } catch {
-          // The rows are what matters: their request says what is wrong.
-        }
+    const load = async (signal: AbortSignal) => {
+      try {
+        const found = await loadCounts(search, database, signal);
+        if (!signal.aborted) setCounts(found);
+      } catch {
+        // The rows are what matters: their request says what is wrong.
       }
-      if (isLive && !stopped.signal.aborted) timer = setTimeout(() => void load(), COUNTS_MS);
     };
-    void load();
+    const first = new AbortController();
+    void load(first.signal);
+    const stop = isLive ? repeat(load, COUNTS_MS) : undefined;
     return () => {
-      clearTimeout(timer);
-      stopped.abort();
+      first.abort();
+      stop?.();
     };
   }, [search, database, isLive]);
   return counts;

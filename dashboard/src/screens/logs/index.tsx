@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { useDatabase } from "../../frame/database";
-import { isTyping } from "../../frame/keys";
+import { useScreenKeys } from "../../frame/keys";
 import { currentPlace, keepState, linkTo } from "../../frame/place";
 import { useZone } from "../../frame/zone";
 import { EmptyState, ErrorBox, Loading, Notice } from "../../parts/states";
@@ -68,24 +68,7 @@ function LogSearch({ tables, database }: { tables: LogTable[]; database: string 
   useEffect(() => keepState(stateOf(asked)), [asked]);
   const feed = useFeed(search, database, isLive);
   const counts = useCounts(search, database, isLive);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (
-        event.ctrlKey ||
-        event.metaKey ||
-        event.altKey ||
-        isTyping(event) ||
-        document.querySelector("dialog[open]")
-      )
-        return;
-      if (event.key === "/") {
-        event.preventDefault();
-        text.current?.focus();
-      } else if (event.key === "t") setLive((live) => !live);
-    };
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
-  }, []);
+  useScreenKeys({ "/": () => text.current?.focus(), t: () => setLive(!isLive) });
   const addFilter = (filter: FieldFilter) => setAsked({ ...asked, filters: [...asked.filters, filter] });
   return (
     <div class="screen">

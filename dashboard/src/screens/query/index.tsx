@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { callJson, messageOf } from "../../api/client";
 import { get } from "../../api/prometheus";
 import { chooseDatabase, currentDatabase, useDatabase } from "../../frame/database";
-import { isTyping } from "../../frame/keys";
+import { useScreenKeys } from "../../frame/keys";
 import { currentPlace, keepState } from "../../frame/place";
 import { formatDuration } from "../../parts/cells";
 import { Editor, type Mark } from "../../parts/editor/editor";
@@ -82,7 +82,10 @@ export default function Query() {
     const isOurs = (history.state as { run?: boolean } | null)?.run === true;
     if (state.text && (isOurs || state.language === "promql")) start(state);
   }, []);
-  useScreenKeys({ history: () => setHistoryOpen(true) });
+  useScreenKeys({
+    h: () => setHistoryOpen(true),
+    e: () => document.querySelector<HTMLElement>(".editor")?.focus(),
+  });
 
   const switchLanguage = (next: Language) => {
     texts.current[state.language] = state.text;
@@ -265,19 +268,4 @@ async function formatted({ language, text, database }: QueryState): Promise<stri
     form: { sql: text },
   });
   return made;
-}
-
-function useScreenKeys(keys: { history: () => void }): void {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
-      if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
-      if (event.key === "h") keys.history();
-      else if (event.key === "e") document.querySelector<HTMLElement>(".editor")?.focus();
-      else return;
-      event.preventDefault();
-    };
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
-  });
 }

@@ -1,8 +1,8 @@
 // Status: what this server does right now. Asked every two seconds while the page is visible.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ErrorBox, Loading } from "../../parts/states";
 import "../common/common.css";
-import { isTyping } from "../../frame/keys";
+import { useScreenKeys } from "../../frame/keys";
 import { useZone } from "../../frame/zone";
 import { formatMillis } from "../../parts/cells";
 import { usePoll } from "../common/poll";
@@ -31,22 +31,7 @@ export default function StatusScreen() {
     isPaused ? null : EVERY_MS,
     [],
   );
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (
-        event.ctrlKey ||
-        event.metaKey ||
-        event.altKey ||
-        isTyping(event) ||
-        document.querySelector("dialog[open]")
-      )
-        return;
-      if (event.key === "p") setPaused((paused) => !paused);
-      if (event.key === "r") refresh();
-    };
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
-  }, [refresh]);
+  useScreenKeys({ p: () => setPaused(!isPaused), r: refresh });
   if (!value) return error ? <ErrorBox message={error} onRetry={refresh} /> : <Loading what="the status" />;
   return (
     <div class="screen">

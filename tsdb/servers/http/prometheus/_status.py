@@ -31,7 +31,7 @@ PROMETHEUS_VERSION = "3.15.0"
 
 _MOST = 10
 _MOST_MAX = 10_000
-"""How many entries the lists of `status/tsdb` have, by default and at most."""
+"""How many entries the lists of `status/tsdb` have, by default and at most; `offset` leads to further ones."""
 
 _EMPTY: dict[str, object] = {
     "query_exemplars": [],
@@ -134,10 +134,10 @@ class StatusRoutes:
     async def tsdb(self, request: Request) -> AnyResponse:
         """Count the series of a database."""
         ask = await self._work.ask(request)
-        most = min(ask.limit() or _MOST, _MOST_MAX)
+        most, skipped = min(ask.limit() or _MOST, _MOST_MAX), ask.limit("offset") or 0
 
         def work(check: Callable[[], None]) -> dict[str, object]:
-            return _shown(self._work.database.metrics.counts(ask.session, check, most=most))
+            return _shown(self._work.database.metrics.counts(ask.session, check, most=most, skipped=skipped))
 
         return success(await self._work.run(work))
 

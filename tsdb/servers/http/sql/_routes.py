@@ -19,7 +19,7 @@ from tsdb.catalog import DatabaseNotFound
 from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Records, Session, WriteToken
+from tsdb.query import Affected, Channel, Output, Records, Session, WriteToken
 from tsdb.servers._inline import Candidate, InlinePolicy
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
@@ -186,7 +186,8 @@ class SqlRoutes:
             session.time_zone,
             self._table_bytes_max,
         )
-        pieces = partial(_make_pieces, database, text, session, chosen, options)
+        affected: list[int] = []
+        pieces = partial(_make_pieces, database, text, session, chosen, options, affected)
         session.token = WriteToken()
         work = ResponseWork(
             self._pool,
@@ -200,7 +201,7 @@ class SqlRoutes:
         try:
             return await work.respond(
                 content_type=chosen.content_type,
-                headers=lambda: answer_headers(chosen, elapsed_ms()),
+                headers=lambda: [*answer_headers(chosen, elapsed_ms()), *_affected_header(affected)],
                 is_packed=chosen.is_packed(options),
             )
         except asyncio.CancelledError:
@@ -291,16 +292,29 @@ def sql_routes(
 
 
 def _make_pieces(
-    database: DatabasePort, text: str, session: Session, chosen: Format, options: FormatOptions
+    database: DatabasePort, text: str, session: Session, chosen: Format, options: FormatOptions, affected: list[int]
 ) -> Generator[bytes, None, None]:
+    """Run statements and encode their results; `affected` gets the row count of a format for one answer."""
     if not chosen.has_many:
         _refuse_many(text, chosen.name)
     outputs = database.execute(text, session)
     try:
-        yield from chosen.encode(outputs, options)
+        yield from chosen.encode(outputs if chosen.has_many else _noting_affected(outputs, affected), options)
     finally:
         if isinstance(outputs, Generator):
             outputs.close()
+
+
+def _noting_affected(outputs: Iterator[Output], affected: list[int]) -> Iterator[Output]:
+    for output in outputs:
+        if isinstance(output, Affected):
+            affected.append(output.rows)
+        yield output
+
+
+def _affected_header(affected: list[int]) -> list[tuple[str, str]]:
+    """Not every format has a place for the number; the others have it in a header."""
+    return [("x-tsdb-affected-rows", str(rows)) for rows in affected]
 
 
 def _choose_database(request: Request, form: Params, database: DatabasePort) -> str:
