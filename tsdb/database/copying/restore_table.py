@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tsdb.backup import BackupProgress, parse_time
+from tsdb.backup import BackupProgress, BackupService, parse_time
 from tsdb.catalog import TableAlreadyExists
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process

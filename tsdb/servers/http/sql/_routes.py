@@ -160,7 +160,7 @@ class SqlRoutes:
     def rehearse(self, database: DatabasePort, text: str, session: Session, seconds_max: float) -> None:
         """Answer a query on a thread of the scheduler and throw the answer away; from any thread but the event loop."""
         options = FormatOptions(lambda: 0, time_zone=session.time_zone)
-        pieces = _make_pieces(database, text, session, read_format(None), options)
+        pieces = _make_pieces(database, text, session, read_format(None), options, [])
         self._pool.submit(lambda work: work(), partial(deque, pieces, maxlen=0)).result(seconds_max)
 
     async def execute(self, request: Request) -> AnyResponse:
