@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator
 from functools import partial
 from time import perf_counter
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from tsdb.catalog import DatabaseNotFound
 from tsdb.database import DatabaseGate, DatabasePort, resolve_database
@@ -25,25 +24,25 @@ from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.fast_workers import FastAnswer, FastWorkers
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http.sql._arrow import encode_arrow
 from tsdb.servers.http.sql._formats import (
     TABLE_BYTES_MAX,
     Encoder,
     Epoch,
     FormatOptions,
-    encode_influxdb_v1,
-    encode_json,
-    encode_tsdb_v1,
 )
-from tsdb.servers.http.sql._text import (
-    encode_csv,
-    encode_csv_with_names,
-    encode_csv_with_names_and_types,
-    encode_null,
-    encode_table,
+from tsdb.servers.http.sql._parameters import (
+    FORM,
+    Format,
+    find,
+    read_compression,
+    read_epoch,
+    read_form,
+    read_format,
+    read_limit,
+    require_sql,
 )
 from tsdb.servers.http.sql._work import ResponseWork
-from tsdb.servers.http.wire import JSON, TEXT, AnyResponse, Params, Request, Response, find_header
+from tsdb.servers.http.wire import AnyResponse, Params, Request, Response, find_header
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -52,46 +51,7 @@ _T = TypeVar("_T")
 THREADS_MAX = 32
 """How many requests execute or encode at the same time; further ones wait."""
 
-_FORM = "application/x-www-form-urlencoded"
-_CSV = "text/csv; charset=utf-8"
-_EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "us": "us", "µ": "us", "ms": "ms", "s": "s"}
-_COMPRESSIONS: Final[dict[str, Literal["zstd", "lz4"]]] = {"zstd": "zstd", "lz4": "lz4"}
-_LIMIT_DIGITS_MAX = 18
 _SELECT_CHARS = len("select")
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A format: how clients name it, what its bytes are, and whether it can carry more than one answer."""
-
-    name: str
-    content_type: str
-    encode: Encoder
-    has_many: bool = False
-
-    def is_packed(self, options: FormatOptions) -> bool:
-        """Whether its bytes are compressed already."""
-        return self.name == "arrow" and options.compression is not None
-
-    @property
-    def older_name(self) -> str:
-        """As clients that were made for another server call it."""
-        return "greptimedb_v1" if self.name == "tsdb_v1" else self.name
-
-
-_TSDB_V1 = Format("tsdb_v1", JSON, encode_tsdb_v1, has_many=True)
-FORMATS: dict[str, Format] = {
-    "tsdb_v1": _TSDB_V1,
-    "greptimedb_v1": _TSDB_V1,
-    "influxdb_v1": Format("influxdb_v1", JSON, encode_influxdb_v1, has_many=True),
-    "csv": Format("csv", _CSV, encode_csv),
-    "csvwithnames": Format("csv", _CSV, encode_csv_with_names),
-    "csvwithnamesandtypes": Format("csv", _CSV, encode_csv_with_names_and_types),
-    "table": Format("table", TEXT, encode_table),
-    "arrow": Format("arrow", "application/arrow", encode_arrow),
-    "json": Format("json", JSON, encode_json),
-    "null": Format("null", TEXT, encode_null),
-}
 
 
 class AnswerEncoder(NamedTuple):
@@ -169,11 +129,11 @@ class SqlRoutes:
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
-        limit = _read_limit(request.query)
-        text = _require_sql(request.query, form)
+        limit = read_limit(request.query)
+        text = require_sql(request.query, form)
         database = self._gate.database
         session = self._make_session(request, form, database)
-        chosen = read_format(_find("format", request.query, form))
+        chosen = read_format(find("format", request.query, form))
 
         def elapsed_ms() -> int:
             return round((perf_counter() - started) * 1000)
@@ -229,7 +189,7 @@ class SqlRoutes:
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
-        statements = await self._run(_parse, _require_sql(request.query, form))
+        statements = await self._run(_parse, require_sql(request.query, form))
         return Response.json(statements)
 
     async def format(self, request: Request) -> Response:
@@ -237,7 +197,7 @@ class SqlRoutes:
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
-        formatted = await self._run(format_statement, _require_sql(request.query, form))
+        formatted = await self._run(format_statement, require_sql(request.query, form))
         return Response.json({"formatted": formatted})
 
     async def _run(self, function: Callable[[str], object], text: str) -> object:
@@ -318,7 +278,7 @@ def _affected_header(affected: list[int]) -> list[tuple[str, str]]:
 
 
 def _choose_database(request: Request, form: Params, database: DatabasePort) -> str:
-    wanted = _find("db", request.query, form)
+    wanted = find("db", request.query, form)
     if wanted:
         name = resolve_database(wanted, database)
         if not database.has_database(name):
@@ -331,63 +291,8 @@ def _parse(text: str) -> list[object]:
     return [to_json(each.statement) for each in parse(text, Dialect.GENERIC)]
 
 
-async def read_form(request: Request) -> Params | None:
-    """Return the parameters of a POST's body, none for another method; None if the body is no form."""
-    if request.method != "POST":
-        return Params([])
-    content_type = request.headers.get("content-type")
-    if content_type is not None and content_type.partition(";")[0].strip().lower() != _FORM:
-        return None
-    return Params.parse(await request.body())
-
-
 def _unsupported_media_type() -> Response:
-    return Response.text(f"the Content-Type of a POST to this path must be {_FORM}\n", status=415)
-
-
-def _find(name: str, query: Params, form: Params) -> str | None:
-    found = query.get(name)
-    return found if found is not None else form.get(name)
-
-
-def _require_sql(query: Params, form: Params) -> str:
-    text = _find("sql", query, form)
-    if text is None:
-        raise InvalidArguments("sql parameter is required.")
-    return text
-
-
-def _read_limit(query: Params) -> int | None:
-    text = query.get("limit")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _LIMIT_DIGITS_MAX):
-        raise InvalidArguments(f"the parameter limit must be a number of rows, received {text!r}")
-    return int(text)
-
-
-def read_format(name: str | None) -> Format:
-    """Return the format of a name; without one it is tsdb_v1."""
-    return _TSDB_V1 if not name else _choose("format", name, FORMATS)
-
-
-def read_epoch(query: Params, form: Params) -> Epoch | None:
-    text = _find("epoch", query, form)
-    return None if not text else _choose("epoch", text, _EPOCHS)
-
-
-def read_compression(query: Params) -> Literal["zstd", "lz4"] | None:
-    text = query.get("compression")
-    return None if not text else _choose("compression", text, _COMPRESSIONS)
-
-
-def _choose(parameter: str, text: str, known: Mapping[str, _T]) -> _T:
-    """Return what a value of a parameter stands for."""
-    found = known.get(text.lower())
-    if found is None:
-        names = ", ".join(known)
-        raise InvalidArguments(f"the parameter {parameter} is one of {names}; received {text[:40]!r}")
-    return found
+    return Response.text(f"the Content-Type of a POST to this path must be {FORM}\n", status=415)
 
 
 def _count_statements(text: str) -> int:
