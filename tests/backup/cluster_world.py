@@ -64,6 +64,7 @@ class ClusterWorld:
         self.asked: list[tuple[int, str]] = []
         self.times = QUICK
         self.holds: list[str] = []
+        self.hold: Callable[[], bool] = lambda: True
         self.was_held: Callable[[], bool] = lambda: True
         self.catalog = Catalog(self.kv, _Dispatch(self), SystemClock(), placement=_Placement())  # type: ignore[arg-type]
         options = AssemblyOptions(
@@ -120,7 +121,7 @@ class ClusterWorld:
 
     def hold_tables(self, token: str) -> bool:
         self.holds.append(token)
-        return True
+        return self.hold()
 
     def release_tables(self, token: str) -> bool:
         return self.was_held()

@@ -13,7 +13,8 @@ from tests.backup.cluster_world import ClusterWorld, cluster_world
 from tests.backup.world import opened, repository_at, restore
 from tsdb.backup import BackupFailed, DestinationPlaces, StoragePlace, verify_backup
 from tsdb.backup.cluster._node import BackupNode, BackupUnknown
-from tsdb.errors import InvalidArguments
+from tsdb.errors import DeadlineExceeded, InvalidArguments
+from tsdb.kv import LeadershipLost
 from tsdb.model import RegionId, region_id
 from tsdb.remote import NodeUnavailable
 from tsdb.store import LocalStore
@@ -197,6 +198,20 @@ def test_what_was_taken_while_tables_could_change_is_taken_again(world: ClusterW
     world.was_held = lambda: next(answers)
     assert world.back_up().rows == 40
     assert len(world.holds) == 3
+
+
+def test_a_metadata_server_that_begins_to_lead_is_waited_for(world: ClusterWorld) -> None:
+    answers: list[Exception | bool] = [LeadershipLost("another one leads"), False, DeadlineExceeded("it is over"), True]
+
+    def hold() -> bool:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    world.hold = hold
+    assert world.back_up().rows == 40
+    assert len(set(world.holds)) == 2
 
 
 def test_a_table_that_was_not_seen_at_the_flush_is_flushed_with_its_pin(world: ClusterWorld) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tsdb.backup._errors import BackupFailed
 from tsdb.backup._service import BackupState
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import DeadlineExceeded, InvalidArguments, TsdbError
 from tsdb.model import Peer
 from tsdb.remote import NodeUnavailable, RemoteRegions
 from tsdb.telemetry import get_logger
@@ -58,7 +58,7 @@ class RemoteJob:
         try:
             self._ask("state")
             self._heard = time.monotonic()
-        except NodeUnavailable as error:
+        except (NodeUnavailable, DeadlineExceeded) as error:
             if time.monotonic() - self._heard > AWAY_SECONDS_MAX:
                 raise BackupFailed(
                     f"datanode {self._peer.node_id}, which made the backup, does not answer: {error}",

@@ -18,7 +18,7 @@ from tsdb.backup.cluster._node import BackupUnknown
 from tsdb.backup.cluster._nodes import BackupNodes
 from tsdb.backup.cluster._wire import Counts, PinFacts, counts_from_wire, outcome_from_wire
 from tsdb.engine.errors import RegionNotFound
-from tsdb.errors import TsdbError
+from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import Peer, RegionId
 from tsdb.telemetry import get_logger
 
@@ -145,7 +145,8 @@ class ClusterCopies:
 
     def _miss(self, work: _Work, error: TsdbError) -> None:
         """A datanode has forgotten its work, or does not answer; regions that are elsewhere by now are asked there."""
-        if isinstance(error, BackupUnknown):
+        # A node that was started again counts anew what it has done.
+        if isinstance(error, BackupUnknown | InvalidArguments):
             work.before, work.counts, work.taken = work.before.plus(work.counts), Counts(), 0
             self._lose(work, list(work.left))
             return

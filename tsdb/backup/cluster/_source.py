@@ -25,7 +25,7 @@ from tsdb.backup.cluster._copies import ClusterCopies
 from tsdb.backup.cluster._nodes import BackupNodes
 from tsdb.backup.cluster._wire import PinFacts
 from tsdb.catalog import CapturedCatalog, capture_cluster, region_names
-from tsdb.errors import TsdbError
+from tsdb.errors import DeadlineExceeded, TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import KvStore
 from tsdb.model import RegionId
@@ -195,8 +195,12 @@ class _Capturing:
         """Take the metadata and all regions."""
         token = self._ids.token(_ID_BYTES)
         try:
-            self._wait_held(token)
+            is_held = self._wait_held(token)
             found = _Pins(capture_cluster(self._link.metadata))
+            if not is_held:
+                with suppress(TsdbError):
+                    self._link.release_tables(token)
+                return found
             wanted = [each for each in found.catalog.regions if each not in self._unavailable]
             # Tables that were made since the flush, or were not seen then.
             new = [each for each in wanted if each not in self._flushed]
@@ -226,15 +230,26 @@ class _Capturing:
             if left:
                 time.sleep(self._times.pause_seconds)
 
-    def _wait_held(self, token: str) -> None:
+    def _wait_held(self, token: str) -> bool:
+        """Wait until no table changes; False if that was over before it was heard of."""
         deadline = time.monotonic() + self._times.away_seconds
-        while not self._link.hold_tables(token):
+        problem: TsdbError | None = None
+        while time.monotonic() < deadline:
             self._request.progress.check()
-            if time.monotonic() > deadline:
-                raise BackupFailed(
-                    f"changes of tables were not over within {self._times.away_seconds:g} s", hint="try again later"
-                )
+            try:
+                if self._link.hold_tables(token):
+                    return True
+            except DeadlineExceeded:
+                return False
+            except TsdbError as error:
+                # Another metadata server may begin to lead.
+                problem = error
             time.sleep(min(0.05, self._times.pause_seconds))
+        raise BackupFailed(
+            f"changes of tables were not over within {self._times.away_seconds:g} s",
+            reason=None if problem is None else str(problem),
+            hint="does a metadata server lead? Try again later",
+        ) from problem
 
     def _without_dropped(self, failed: Mapping[RegionId, TsdbError]) -> list[RegionId]:
         known = capture_cluster(self._link.metadata).regions if failed else {}
