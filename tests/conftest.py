@@ -22,7 +22,7 @@ elif storage.IN_CLUSTER:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what is different through a frontend."""
     for item in items if storage.IN_CLUSTER else ():
-        reason = reason_to_skip(item.nodeid)
+        reason = reason_to_skip(item.nodeid, is_partitioned=storage.IS_PARTITIONED)
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
 

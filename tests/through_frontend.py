@@ -32,7 +32,7 @@ from tsdb.config import MetaClientOptions
 from tsdb.database import Database
 from tsdb.kv import KvStore
 from tsdb.memory import MemoryReport
-from tsdb.model import DataType, TableInfo
+from tsdb.model import DataType, PartitionRule, TableInfo
 from tsdb.processes.resident import resident_bytes
 from tsdb.store import ObjectStore
 
@@ -198,8 +198,9 @@ def partitioned(draft: TableInfo) -> TableInfo:
     for tag in draft.tags:
         rules = _rules(tag.name, tag.type)
         if rules:
-            numbers = tuple(range(len(rules)))
-            return replace(draft, partition_columns=(tag.name,), partition_rules=rules, region_numbers=numbers)
+            texts = PartitionRule.parse([tag.name], rules, {tag.name: tag.type}).texts
+            numbers = tuple(range(len(texts)))
+            return replace(draft, partition_columns=(tag.name,), partition_rules=texts, region_numbers=numbers)
     return draft
 
 

@@ -160,7 +160,7 @@ def read_thing(client: Client, name: str, kind: str) -> Thing:
     if kind == "VIEW":
         return Thing("view")
     columns = len(client.run(f"DESC TABLE {name}"))
-    return Thing("table", columns, tuple(tuple(row) for row in rows))
+    return Thing("table", columns, tuple(sorted((tuple(row) for row in rows), key=repr)))
 
 
 @NEVER

@@ -42,6 +42,7 @@ from tsdb.meta._nodes import NodeRegistry
 from tsdb.meta._places import region_number
 from tsdb.meta._selectors import NodeSelector, select_nodes
 from tsdb.model import Peer, RegionId, RegionOpening, RegionPlace, table_id_of
+from tsdb.store import crash_point
 from tsdb.telemetry import counter, get_logger
 from tsdb.units import Duration
 
@@ -54,6 +55,14 @@ ATTEMPTS_MAX = 5
 _PAUSE_MIN_SECONDS, _PAUSE_MAX_SECONDS = 0.5, 10.0
 _AGAIN_SECONDS = 5.0
 _CONFLICTS_MAX = 100
+
+CRASH_POINTS = (
+    "meta.move.after_record",
+    "meta.move.after_begin",
+    "meta.move.after_leave",
+    "meta.move.after_open",
+    "meta.move.after_arrive",
+)
 
 _log = get_logger("tsdb.meta")
 _LEASE_STEP_SECONDS = 0.1
@@ -140,6 +149,7 @@ class RegionMoves:
             raise InvalidArguments(f"there is no live datanode with the id {to_node}", region_id=region_id)
         record = self._record(from_node, "migration", [region_id], is_failover=False, to_node=to_node)
         self._kv.transact([], [record.put])
+        crash_point("meta.move.after_record")
         forget_old_records(self._kv)
         return record
 
@@ -229,6 +239,7 @@ class RegionMoves:
                 ended.append(replace(move, state=MoveState.DONE, ended_ms=self._now_ms(), error=None))
             else:
                 begun[move.region_id] = epoch
+        crash_point("meta.move.after_begin")
         lacks_rows = record.is_failover and may_lack_rows(self._nodes, record.from_node)
         is_flushed = {region: not record.is_failover and self._leave(record, region) for region in begun}
         openings = [
@@ -237,7 +248,9 @@ class RegionMoves:
             )
             for region, epoch in begun.items()
         ]
+        crash_point("meta.move.after_leave")
         results = self._open(target, openings)
+        crash_point("meta.move.after_open")
         if record.is_failover:
             self._wait_for_lease_end(record)
         before = {move.region_id: move for move in moves}
@@ -251,6 +264,7 @@ class RegionMoves:
                 if error is None
                 else replace(move, error=str(error))
             )
+            crash_point("meta.move.after_arrive")
             if error is None:
                 _MOVED.labels("failover" if record.is_failover else "migration").inc()
         return self._with_losses(record, target, ended) if lacks_rows else ended
