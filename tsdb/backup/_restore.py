@@ -204,7 +204,7 @@ def _check_empty(plan: _Plan) -> None:
         )
     if target.metadata.exists():
         raise RestoreRefused(f"{target.home} holds a database", found=target.metadata.name, hint="choose another place")
-    for prefix in everywhere(target.store, DATA):
+    for prefix in _prefixes(plan):
         found = next(iter(target.store.list(prefix)), None)
         if found is not None:
             raise RestoreRefused("the storage holds data files", found=found.path, hint="choose another place or root")
@@ -214,6 +214,18 @@ def _check_empty(plan: _Plan) -> None:
         found = next(iter(target.shared_log.list("wal")), None)
         if found is not None:
             raise RestoreRefused("the storage holds a shared log", found=found.path, hint="choose another root")
+
+
+def _prefixes(plan: _Plan) -> list[str]:
+    """Where data files must not be: in all storages.
+
+    For a point in time, one of them may be that of the server whose log is read, as long as nothing is restored to it.
+    """
+    found = list(everywhere(plan.target.store, DATA))
+    if plan.point is None:
+        return found
+    used = [region.directory for region in plan.regions()]
+    return [each for each in found if each == DATA or any(path.startswith(f"{each}/") for path in used)]
 
 
 def _expect(plan: _Plan, progress: BackupProgress) -> None:
