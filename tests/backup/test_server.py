@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from tests.cli.clients import sql, tsdb
 from tests.engine.lives import wait_until
 from tests.server_process import running
 from tests.store.services import BUCKET, S3Server
+from tsdb.backup import format_time
 from tsdb.cli._commands import _tree
+from tsdb.engine.listing import DROPPING
 from tsdb.store._crash import EXIT_CODE
 
 CPU = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY(host))"
@@ -35,12 +38,12 @@ class Writers:
     def _run(self, number: int) -> None:
         with httpx.Client(timeout=60) as client:
             while not self._stop.is_set():
-                time = self.acknowledged[number]
-                line = f"load,series=s{number} v={time} {time}"
+                at = self.acknowledged[number]
+                line = f"load,series=s{number} v={at} {at}"
                 answer = client.post(f"{self._url}/v1/influxdb/write?precision=ms", content=line)
                 if answer.status_code != 204:
                     return
-                self.acknowledged[number] = time + 1
+                self.acknowledged[number] = at + 1
 
     def stop(self) -> None:
         self._stop.set()
@@ -98,7 +101,7 @@ def test_a_server_that_is_killed_leaves_earlier_backups_whole(tmp_path: Path) ->
 
 
 def test_data_log_and_backups_in_buckets(s3_server: S3Server, tmp_path: Path) -> None:
-    first, second, cold, cold_again, archive = (s3_server.new_root() for _ in range(5))
+    first, second, cold, cold_again, archive, third = (s3_server.new_root() for _ in range(6))
     file = _configuration(s3_server, tmp_path / "one", root=first, cold=cold, archive=archive)
     with running("standalone", tmp_path / "one", "-c", str(file)) as server:
         sql(server, CPU)
@@ -110,6 +113,7 @@ def test_data_log_and_backups_in_buckets(s3_server: S3Server, tmp_path: Path) ->
             assert made.exit_code == 0, made.output
         assert "2 rows in 4 files; 0 files" in made.output
         sql(server, "INSERT INTO cpu VALUES ('later', 1, 1)")
+        later = format_time(time.time_ns())
     assert _command("backup", "verify", "--from", "archive:nightly", "-c", file, "-q").startswith(
         "ok: 2 backups, 4 files"
     )
@@ -123,6 +127,18 @@ def test_data_log_and_backups_in_buckets(s3_server: S3Server, tmp_path: Path) ->
             sql(server, f"INSERT INTO {table} VALUES ('b', 2, 2)")
             assert sql(server, f"SELECT count(*) FROM {table}") == [[2]]
     assert list(s3_server.store(cold_again).list("data"))
+    # The log is in a bucket that is none of the places of the restore.
+    again = _configuration(
+        s3_server, tmp_path / "three", root=third, cold=s3_server.new_root(), archive=archive, old=first
+    )
+    assert ":" in _command("backup", "list", "--from", "archive:nightly", "-c", again).split()[-1]
+    words = ("restore", "--from", "archive:nightly", "-c", again, "--to-time", later)
+    old = s3_server.store(first)
+    # A table that the other server is about to drop.
+    old.put(f"data/tsdb/public/9999/9999_0000000000/{DROPPING}", b"")
+    before = [(each.path, each.modified_ns) for part in ("data", "wal") for each in old.list(part)]
+    assert "1 rows of the shared log" in _command(*words, "--log-from", "old")
+    assert [(each.path, each.modified_ns) for part in ("data", "wal") for each in old.list(part)] == before
 
 
 def _configuration(s3: S3Server, directory: Path, *, root: str, **providers: str) -> Path:
@@ -134,6 +150,7 @@ def _configuration(s3: S3Server, directory: Path, *, root: str, **providers: str
     for name, path in providers.items():
         text += f'[[storage.providers]]\nname = "{name}"\nroot = "{path}"\n{bucket}'
     text += f'[wal]\ndir = "{directory / "wal"}"\n[wal.shared]\nenable = true\ninterval = "20ms"\n'
+    text += 'retention = "1h"\n'
     file = directory / "tsdb.toml"
     file.write_text(text)
     return file

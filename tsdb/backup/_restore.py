@@ -235,7 +235,7 @@ def _check_empty(plan: _Plan) -> None:
         )
     if target.cluster is None:
         _check_home(target)
-    for prefix in everywhere(target.store, DATA):
+    for prefix in _prefixes(plan):
         found = next(iter(target.store.list(prefix)), None)
         if found is not None:
             raise RestoreRefused("the storage holds data files", found=found.path, hint="choose another place or root")
@@ -250,6 +250,18 @@ def _check_home(target: RestoreTarget) -> None:
         raise RestoreRefused(f"{target.home} holds a database", found=target.metadata.name, hint="choose another place")
     if target.wal_directory.is_dir() and (entries := sorted(target.wal_directory.iterdir())):
         raise RestoreRefused(f"{target.wal_directory} holds a log", found=entries[0].name, hint="choose another place")
+
+
+def _prefixes(plan: _Plan) -> list[str]:
+    """Where data files must not be: in all storages.
+
+    For a point in time, one of them may be that of the server whose log is read, as long as nothing is restored to it.
+    """
+    found = list(everywhere(plan.target.store, DATA))
+    if plan.point is None:
+        return found
+    used = [region.directory for region in plan.regions()]
+    return [each for each in found if each == DATA or any(path.startswith(f"{each}/") for path in used)]
 
 
 def _expect(plan: _Plan, progress: BackupProgress) -> None:
