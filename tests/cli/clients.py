@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -25,7 +26,13 @@ def tsdb(server: ServerProcess | str, command: str, *arguments: str | Path, stdi
 def tsdb_process(
     server: ServerProcess | str, command: str, *arguments: str | Path, stdin: int | None = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start a command as a program of its own."""
+    """Start a command as a program of its own, which Ctrl-C interrupts.
+
+    A shell starts what runs in the background with SIGINT ignored, and programs inherit that: so would this one if the
+    tests run in the background, and end only with its work.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     known = _without_settings()
     return subprocess.Popen(
         [*TSDB, *_words(server, command, arguments)],

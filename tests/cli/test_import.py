@@ -183,11 +183,15 @@ def test_prometheus_text_openmetrics_and_exports_of_victoriametrics(server: Serv
     assert sql(server, "SELECT tsdb_timestamp FROM om_total ORDER BY 1") == [[1700000000250], [1700000001000]]
     times = (1_700_000_000_000 + np.arange(50_000) * 1000).tolist()
     series = {"metric": {"__name__": "vm", "i": "1"}, "values": [0.5] * 49_999 + ["Infinity"], "timestamps": times}
-    path = _write(tmp_path / "vm.jsonl", json.dumps(series) + '\n{"metric":{}}\n')
+    bare = '{"metric":{"__name__":"bare","i":"+Inf \\"values\\":[NaN]"},"values":[-Inf,1,+Inf],"timestamps":[1,2,3]}\n'
+    path = _write(tmp_path / "vm.jsonl", json.dumps(series) + '\n{"metric":{}}\n' + bare)
     exported = tsdb(server, "import", path, "--format", "victoria", "--max-errors", "1")
     assert exported.exit_code == 0, exported.stderr
     assert "vm.jsonl:2: not a series of /api/v1/export" in exported.stderr
     assert sql(server, "SELECT count(*), max(tsdb_timestamp) FROM vm") == [[50_000, times[-1]]]
+    assert sql(server, "SELECT i, CAST(tsdb_value AS STRING) FROM bare ORDER BY tsdb_timestamp") == [
+        ['+Inf "values":[NaN]', text] for text in ("-inf", "1.0", "inf")
+    ]
 
 
 def test_metrics_of_another_server_come_by_remote_read(server: ServerProcess, tmp_path: Path) -> None:

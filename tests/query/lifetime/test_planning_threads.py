@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -189,6 +190,18 @@ def test_a_query_is_failed_when_the_memory_of_the_process_grows_too_much(monkeyp
     watch.check()
     first.end()
     second.end()
+
+
+def test_a_cross_join_of_series_has_batches_that_are_worth_their_overhead(tmp_path: Path) -> None:
+    """However slow the machine is: the join makes a batch for each row of one side and each batch of the other."""
+    with world(tmp_path) as opened:
+        text = (
+            "EXPLAIN ANALYZE SELECT sum(a.value * b.value) FROM generate_series(1, 1024) a, generate_series(1, 1024) b"
+        )
+        shown = str(opened.rows(text))
+        found = re.search(r"CrossJoinExec.*? input_batches=(\d+)", shown)
+        assert found is not None, shown
+        assert int(found[1]) <= 4
 
 
 def test_large_values_are_refused_before_they_are_made(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ A running server is asked for one window of time after the other; a window is do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,8 +21,9 @@ from tsdb.cli.transfer._source import FileSource, Piece
 from tsdb.cli.transfer._windows import TimeWindows
 
 _LINES_PER_PIECE = 500
-_NAMED = {"NaN": float("nan"), "Infinity": float("inf"), "+Inf": float("inf"), "-Infinity": float("-inf"),
-          "-Inf": float("-inf"), "null": float("nan")}  # fmt: skip
+_BARE_WORD = re.compile(rb"[+-]?(?:Infinity|Inf|NaN)\b")
+_NAMED = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "Inf": float("inf"),
+          "+Inf": float("inf"), "-Infinity": float("-inf"), "-Inf": float("-inf"), "null": float("nan")}  # fmt: skip
 
 _Series = tuple[bytes, Times, Floats, str]
 
@@ -58,7 +60,7 @@ def read_series(texts: Sequence[tuple[str, bytes]], database: str) -> tuple[list
 
 
 def _read_line(text: bytes) -> tuple[bytes, Times, Floats]:
-    line = orjson.loads(text)
+    line = _parse(text)
     labels = line["metric"]
     if not isinstance(labels, dict) or "__name__" not in labels:
         raise ValueError("metric has no __name__")
@@ -70,6 +72,17 @@ def _read_line(text: bytes) -> tuple[bytes, Times, Floats]:
     if len(times) != len(floats):
         raise ValueError(f"{len(floats)} values and {len(times)} timestamps")
     return encode_labels({str(name): str(value) for name, value in labels.items()}), times, floats
+
+
+def _parse(text: bytes) -> Any:
+    """Read JSON, also with infinities that are written as bare words, as VictoriaMetrics 1.79 does."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # A quote inside of a label is escaped, so this is the list and no part of a label.
+        before, start, after = text.partition(b'"values":[')
+        values, end, rest = after.partition(b"]")
+        return orjson.loads(before + start + _BARE_WORD.sub(rb'"\g<0>"', values) + end + rest)
 
 
 class VictoriaServerSource:
