@@ -200,7 +200,7 @@ def test_an_outage_delays_writes_and_loses_none(world: World) -> None:
 
 
 def test_what_waits_for_the_store_is_bounded(world: World) -> None:
-    settings = replace(FAST, buffer_bytes_max=Size(500), append_timeout=Duration.of_seconds(0.05))
+    settings = replace(FAST, buffer_bytes_max=Size(500), append_timeout=Duration.of_seconds(2))
     engine = world.start("local", settings=settings)
     create(engine)
     world.store.down()
