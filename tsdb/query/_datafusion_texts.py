@@ -21,7 +21,7 @@ NO_FIELD = re.compile(
 )
 NO_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
 SAME_NAMES = re.compile(
-    r"unique expression names but the expression .* at position (\d+) and .* at position (\d+)", re.DOTALL
+    r'unique expression names but the expression .* at position (\d+) and "?(.*?)"? at position (\d+)', re.DOTALL
 )
 FORBIDDEN = re.compile(r"Error during planning: (?:Statement|DDL|DML) not supported: ")
 NOT_IMPLEMENTED = "This feature is not implemented: "

@@ -24,7 +24,7 @@ from tsdb.query.planning._records import result_schema
 from tsdb.query.session import Session
 from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, TableLookup, series_functions
 from tsdb.sql.expansion import calls_depth
-from tsdb.sql.rewrite import first_of_same, header_of, rename_item
+from tsdb.sql.rewrite import header_of, name_of_same, rename_item
 from tsdb.sql.statements import Dialect
 
 _NUMBERS_LIMIT = re.compile(SCAN_LIMIT.format(table=NUMBERS))
@@ -146,10 +146,10 @@ def _plan_text(context: SessionContext, job: Job) -> DataFrame:
             match = SAME_NAMES.search(str(error))
             if match is None:
                 raise located(error, text, job.written, lambda each: _parse(context, each)) from error
-            same = (int(match[1]), int(match[2]))
+            same = (int(match[1]), int(match[3]))
             if same != refused:
                 # That one is another pair shows that the item of the pair before was found.
-                refused, texts = same, rename_item(text, job.session.dialect, *same)
+                refused, texts = same, rename_item(text, job.session.dialect, *same, match[2])
     return context.sql_with_options(job.text, READ_ONLY)
 
 
@@ -160,8 +160,8 @@ def _parse(context: SessionContext, text: str) -> object:
 def _with_headers(schema: pa.Schema) -> pa.Schema:
     names: list[str] = []
     for field in schema:
-        first = first_of_same(field.name)
-        names.append(header_of(field.name) if first is None else names[first])
+        found = name_of_same(field.name, names)
+        names.append(header_of(field.name) if found is None else found)
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 

@@ -30,7 +30,7 @@ from tsdb.sql.rewrite._layout import KEYWORDS, TokenLayout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
 from tsdb.sql.rewrite._null_members import edit_null_members
 from tsdb.sql.rewrite._refused import refuse_clauses
-from tsdb.sql.rewrite._same_names import first_of_same, rename_item
+from tsdb.sql.rewrite._same_names import name_of_same, rename_item
 from tsdb.sql.rewrite._tables import (
     ColumnTypes,
     TableRef,
@@ -55,10 +55,10 @@ __all__ = [
     "TokenLayout",
     "expand_interval",
     "find_tables",
-    "first_of_same",
     "header_of",
     "keeps_order",
     "limit_of",
+    "name_of_same",
     "quote_user",
     "reads_in_order",
     "redefined_names",

@@ -1,13 +1,14 @@
 """Result columns with the same name: the query engine refuses them, SQL does not.
 
 The second of two is planned under a name that says which one it repeats, `same__0__1`, and gets its name back in the
-result.
+result. So does the first, as `own__` and the name in hexadecimal digits, if the second is a column that only ORDER BY
+names, as in `SELECT v::INT FROM t ORDER BY v`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tsdb.sql.lexer import tokenize
 from tsdb.sql.rewrite._edits import Edits
@@ -16,19 +17,23 @@ from tsdb.sql.rewrite._refused import behind_operand
 from tsdb.sql.statements import Dialect
 
 _NAME = re.compile(r"same__(\d+)__\d+")
+_OWN = re.compile(r"own__([0-9a-f]+)")
 _LIST_ENDS = frozenset({
     "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "QUALIFY", "WINDOW",
 })  # fmt: skip
 
 
-def first_of_same(name: str) -> int | None:
-    """Return the position of the column whose name a result column shares; None for one with a name of its own."""
-    match = _NAME.fullmatch(name)
-    return int(match[1]) if match else None
+def name_of_same(name: str, before: Sequence[str]) -> str | None:
+    """Return the name of a result column that was planned under another, given those before it; None for one that was
+    not."""
+    if match := _NAME.fullmatch(name):
+        return before[int(match[1])]
+    match = _OWN.fullmatch(name)
+    return bytes.fromhex(match[1]).decode() if match else None
 
 
-def rename_item(text: str, dialect: Dialect, first: int, second: int) -> Iterator[str]:
-    """Name an item of the outermost query after another one; positions are those of columns.
+def rename_item(text: str, dialect: Dialect, first: int, second: int, name: str) -> Iterator[str]:
+    """Name an item of the outermost query after another one; positions are those of columns, which have a `name`.
 
     Which item a column comes from is not known behind a wildcard, so that each of those there is tried.
     """
@@ -41,14 +46,32 @@ def rename_item(text: str, dialect: Dialect, first: int, second: int) -> Iterato
     if not lists:
         return
     wildcard = next((number for number, (_, end) in enumerate(lists[0]) if layout.is_operator(end, "*")), second)
-    positions = [second] if wildcard >= second else range(wildcard + 1, min(len(lists[0]), second))
+    if second >= len(lists[0]) and wildcard >= second:
+        # Only ORDER BY names the second.
+        positions, renamed = range(first, first + 1), _own_name(layout, dialect, name)
+    else:
+        positions = range(second, second + 1) if wildcard >= second else range(wildcard + 1, min(len(lists[0]), second))
+        renamed = f"same__{first}__{second}"
     for position in positions:
         edits = Edits(text)
         for items in lists:
             if position < len(items):
-                _rename(layout, edits, items[position], f"same__{first}__{second}")
+                _rename(layout, edits, items[position], renamed)
         if edits:
             yield edits.render()
+
+
+def _own_name(layout: TokenLayout, dialect: Dialect, name: str) -> str:
+    """Return what to call an item whose name a column of ORDER BY has.
+
+    In PostgreSQL `v::INT` is called `v`, and `ORDER BY v` sorts by the item; elsewhere it sorts by the column.
+    """
+    last = name.rpartition(".")[2]
+    order = max((index for index, word in enumerate(layout.words) if word == "ORDER"), default=0)
+    is_qualified = any(layout.is_operator(index, ".") for index in range(order, len(layout.tokens)))
+    if dialect is Dialect.POSTGRESQL and not is_qualified and last.isidentifier():
+        return f'"{last}"'
+    return f"own__{name.encode().hex()}"
 
 
 def _items(layout: TokenLayout, start: int) -> list[tuple[int, int]]:
