@@ -34,6 +34,8 @@ cluster: $(VENV)/.dev-ready ## start a cluster on loopback: etcd, S3 by moto, 2 
 
 .PHONY: test
 test: $(VENV)/.dev-ready ## install what is needed and run all tests
+	@# Hundreds of servers are started, also where PYTHONDONTWRITEBYTECODE has each of them compile its modules.
+	@$(BIN)/python -m compileall -q -j 0 tsdb tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: dashboard
@@ -55,6 +57,7 @@ clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and ru
 soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd for an hour each (TSDB_SOAK_MINUTES), malformed data
 	TSDB_MODEL_EXAMPLES=2000 TSDB_STORE_FAULTS=45 $(BIN)/pytest tests/engine/test_model.py \
 		tests/engine/test_model_of_stores.py tests/engine/test_faults_of_stores.py $(ARGS)
+	TSDB_INDEX_TIMES=20 $(BIN)/pytest tests/engine/scan/test_indexed.py $(ARGS)
 	TSDB_LOG_EXAMPLES=10000 $(BIN)/pytest tests/engine/log $(ARGS)
 	TSDB_MOVES_EXAMPLES=5000 $(BIN)/pytest tests/engine/moves $(ARGS)
 	TSDB_POINT_SEEDS=200 $(BIN)/pytest tests/backup/test_point.py $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,9 @@ from tsdb.model import (
     match_values,
 )
 from tsdb.store import MemoryStore
+
+TIMES = int(os.environ.get("TSDB_INDEX_TIMES", "1"))
+"""How many times as many examples."""
 
 TINY = IndexOptions(tuning=IndexTuning(series_min=1, page_series=1, page_values=1, page_postings=1))
 """Every value and every series is a page of its own."""
@@ -98,7 +102,7 @@ def expected(region: Region, condition: Condition) -> list[Row]:
     return [row for row in region.visible() if condition.test(row) is True]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75 * TIMES, deadline=None)
 @given(regions() | late_regions(), TAG_CONDITIONS | CONDITIONS)
 def test_files_with_indexes_hold_exactly_the_visible_rows_that_match(region: Region, condition: Condition) -> None:
     snapshot = as_files(region.snapshot(tuning=EAGER), region.options)
@@ -114,7 +118,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100 * TIMES, deadline=None)
 @given(regions() | late_regions(), VALUES)
 def test_filters_of_values_exclude_no_row_that_matches_in_any_merge_mode(region: Region, condition: Condition) -> None:
     snapshot = as_files(region.snapshot(tuning=EAGER), region.options)
@@ -152,7 +156,7 @@ def fulfils(text: str | None, wanted: TextNode) -> bool:
     return decide(fulfils(text, each) for each in wanted.items)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40 * TIMES, deadline=None)
 @given(regions() | late_regions(), WANTED)
 def test_filters_of_words_exclude_no_row_that_matches_in_any_merge_mode(region: Region, wanted: TextNode) -> None:
     """The caller checks the rows, which are those that are newest and perhaps others that do not match."""
@@ -399,7 +403,7 @@ def test_labels_are_listed_by_the_index() -> None:
     assert tags.column("host").to_pylist() == ["h0777"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150 * TIMES, deadline=None)
 @given(st.text(max_size=4), st.text(max_size=4))
 def test_texts_with_a_prefix_lie_in_its_span(prefix: str, rest: str) -> None:
     spans = prefix_span(prefix)
@@ -418,7 +422,7 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", ".", "*", "?", "+", "|", "(", ")"
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250 * TIMES, deadline=None)
 @given(PATTERNS, st.lists(st.text("ab.", max_size=4)))
 def test_what_an_expression_matches_lies_in_its_spans(pattern: str, texts: list[str]) -> None:
     matcher = Matcher("host", "=~", pattern)

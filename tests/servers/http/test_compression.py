@@ -24,8 +24,8 @@ from tests.servers.http.test_server import serving
 from tsdb.database import DatabaseGate
 from tsdb.errors import InvalidSyntax
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response, StreamingResponse, sql_routes
-from tsdb.servers.http import _compression as module
-from tsdb.servers.http import _reply as reply_module
+from tsdb.servers.http.wire import _compression as module
+from tsdb.servers.http.wire import _reply as reply_module
 from tsdb.servers.http.wire._compression import ACCEPTED_CHARS_MAX, BODY_BYTES_MIN, INLINE_BYTES_MAX, choose_coding
 from tsdb.units import Duration
 

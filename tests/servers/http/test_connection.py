@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers.http.test_server import connection, echo, hello, serving
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response, StreamingResponse
-from tsdb.servers.http import _connection as module
+from tsdb.servers.http.wire import _connection as module
 from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 

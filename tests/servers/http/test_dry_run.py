@@ -14,7 +14,8 @@ from tsdb.clock import ManualClock
 from tsdb.components._local import LocalDatabase
 from tsdb.database import DatabaseGate, Session, read_all
 from tsdb.query import Affected
-from tsdb.servers.http import HttpApp, _dry_run, influx_routes
+from tsdb.servers.http import HttpApp, influx_routes
+from tsdb.servers.http.ingest import _dry_run
 from tsdb.servers.http.ingest._dry_run import LINES_MAX, MALFORMED_MAX
 from tsdb.units import Duration
 
