@@ -19,7 +19,7 @@ from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Affected, Channel, Output, Records, Session, WriteToken
-from tsdb.servers._inline import Candidate, InlinePolicy
+from tsdb.servers._inline import Candidate, InlinePolicy, start_watch
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.fast_workers import FastAnswer, FastWorkers
@@ -118,10 +118,22 @@ class SqlRoutes:
         self._pool.close()
 
     def rehearse(self, database: DatabasePort, text: str, session: Session, seconds_max: float) -> None:
-        """Answer a query on a thread of the scheduler and throw the answer away; from any thread but the event loop."""
-        options = FormatOptions(lambda: 0, time_zone=session.time_zone)
-        pieces = _make_pieces(database, text, session, read_format(None), options, [])
-        self._pool.submit(lambda work: work(), partial(deque, pieces, maxlen=0)).result(seconds_max)
+        """Answer a query on a thread of the scheduler and throw the answer away.
+
+        From any thread but the event loop, before there are clients.
+        """
+        chosen, options = read_format(None), FormatOptions(lambda: 0, time_zone=session.time_zone)
+        pieces = _make_pieces(database, text, session, chosen, options, [])
+
+        def answer() -> float:
+            seconds = start_watch()
+            deque(pieces, maxlen=0)
+            return seconds()
+
+        taken = self._pool.submit(lambda work: work(), answer).result(seconds_max)
+        candidate = self._inline.candidate(True, text, session.database, session.time_zone, chosen.name)
+        if candidate is not None:
+            candidate.note(taken)
 
     async def execute(self, request: Request) -> AnyResponse:
         """FastAnswer a request for statements."""
