@@ -62,9 +62,13 @@ def test_a_datanode_that_does_not_answer_is_given_up() -> None:
     assert 40 <= found <= 61
 
 
-@pytest.mark.parametrize(("asked", "counts"), [(5, True), (20, True), (30, True), (31, False)])
-def test_a_failure_counts_for_as_long_as_it_took(asked: int, counts: bool) -> None:
-    assert _Failure("no answer", began_ns=10, ended_ns=20).counts(asked) is counts
+@pytest.mark.parametrize(
+    ("timeout", "asked", "counts"),
+    [(20, 5, True), (20, 20, True), (20, 30, True), (20, 31, False), (21, 20, True), (22, 20, True), (22, 21, False)],
+)
+def test_a_failure_counts_for_as_long_as_it_took_if_that_was_long(timeout: int, asked: int, counts: bool) -> None:
+    failure = _Failure("no answer", began_ns=10, ended_ns=20)
+    assert failure.counts(asked, Duration(timeout)) is counts
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from tsdb.remote._errors import NodeUnavailable
 from tsdb.remote._link import Link
 from tsdb.remote._pulse import TICK_SECONDS
 from tsdb.remote._settings import RemoteSettings
+from tsdb.units import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,14 @@ class _Failure:
     began_ns: int
     ended_ns: int
 
-    def counts(self, asked_ns: int) -> bool:
+    def counts(self, asked_ns: int, timeout: Duration) -> bool:
         """Whether it is the answer to a request, too.
 
-        It is for those that waited for the attempt, and afterwards for as long as it took: a datanode that refuses
-        connections is tried again at once, while one that hangs does not have every request wait for it.
+        It is for those that waited for the attempt. Afterwards a datanode that refuses connections is tried again at
+        once: it may be back. One that hangs is left alone for as long as it hung, or every request would wait for it.
         """
-        return asked_ns <= 2 * self.ended_ns - self.began_ns
+        took_ns = self.ended_ns - self.began_ns
+        return asked_ns <= self.ended_ns + (took_ns if took_ns >= timeout // 2 else 0)
 
 
 class Links:
@@ -58,7 +60,7 @@ class Links:
             found = self._links.get(address)
             if found is None or found.is_broken:
                 failure = self._failures.get(address)
-                if failure is not None and failure.counts(asked_ns):
+                if failure is not None and failure.counts(asked_ns, self._settings.connect_timeout):
                     raise NodeUnavailable(failure.reason, address=address)
                 found = self._open(address, found)
         return found
