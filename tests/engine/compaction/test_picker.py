@@ -131,15 +131,16 @@ def test_files_of_another_kind_or_from_before_append_mode_are_not_merged_with_ot
     assert plan(files, RegionOptions(append_mode=True, append_from=30)) is None
 
 
-def test_files_that_overlap_are_merged_in_an_idle_region_if_the_result_is_twice_the_largest() -> None:
+def test_files_that_overlap_are_merged_in_an_idle_region_if_the_result_is_half_again_as_large() -> None:
     apart = [file(number, start=number * 100, end=number * 100 + 100) for number in range(3)]
     assert plan(apart, is_idle=True) is None
     late = [apart[0], file(1, start=90, end=200), apart[2]]
     assert plan(late) is None
     assert plan(late, is_idle=True) == [0, 1]
     assert plan(late, APPENDING, is_idle=True) is None
-    assert plan([file(0, size=1000), file(1, size=900)], is_idle=True) is None
-    assert plan([file(0, size=1000), file(1, size=500), file(2, size=500)], is_idle=True) == [0, 1, 2]
+    assert plan([file(0, size=1000), file(1, size=499)], is_idle=True) is None
+    assert plan([file(0, size=1000), file(1, size=500)], is_idle=True) == [0, 1]
+    assert plan([file(0, size=1000), file(1, size=250), file(2, size=250)], is_idle=True) == [0, 1, 2]
     # What a merge made does not overlap with itself.
     assert plan([file(1, size=200, end=200), apart[2]], is_idle=True) is None
 

@@ -24,7 +24,7 @@ from tsdb.clock import ManualClock
 from tsdb.engine.compaction._policy import LOAD_MS
 from tsdb.engine.errors import StorageUnavailable
 from tsdb.engine.region.background import Background, Priority
-from tsdb.engine.region.compact import FIRST_LOOK, IDLE_LOOK, LOOK_INTERVAL, first_look_ns
+from tsdb.engine.region.compact import FIRST_LOOK_MAX, FIRST_LOOK_MIN, IDLE_LOOK, LOOK_INTERVAL, first_look_ns
 from tsdb.engine.region.housekeeping import COMPACTIONS_QUEUED_MAX
 from tsdb.engine.region.pause import PAUSE_SECONDS_MAX, Pauses
 from tsdb.engine.rows.merge_memory import MergeMemory
@@ -147,14 +147,34 @@ def test_regions_are_looked_at_after_a_start_but_not_all_at_once(tmp_path: Path)
     engine.housekeeping.tick()
     lives.settle(engine)
     assert len(engine.files(REGION)) == 4
-    clock.advance(seconds=FIRST_LOOK.seconds)
+    clock.advance(seconds=FIRST_LOOK_MAX.seconds)
     engine.housekeeping.tick()
     lives.settle(engine)
     assert len(engine.files(REGION)) == 1
     engine.close()
     looks = [first_look_ns(region_id(table, 0)) for table in range(1024, 1124)]
-    assert all(0 <= each < FIRST_LOOK for each in looks)
-    assert len({each * 10 // FIRST_LOOK for each in looks}) == 10
+    assert all(FIRST_LOOK_MIN <= each < FIRST_LOOK_MAX for each in looks)
+    spread = FIRST_LOOK_MAX - FIRST_LOOK_MIN
+    assert len({(each - FIRST_LOOK_MIN) * 10 // spread for each in looks}) == 10
+
+
+def test_files_that_overlapped_at_the_last_stop_are_merged_after_a_start(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = open_engine(tmp_path, clock=clock)
+    create(engine)
+    flushed(engine, *(row("h", number) for number in range(0, 300, 2)))
+    flushed(engine, *(row("h", number) for number in range(0, 200, 2)))
+    larger, smaller = (each.size_bytes for each in engine.files(REGION))
+    assert larger / 2 < smaller < larger
+    engine.close()
+    engine = open_engine(tmp_path, clock=clock)
+    for _ in range(int(FIRST_LOOK_MAX.seconds) + 1):
+        engine.housekeeping.tick()
+        lives.settle(engine)
+        clock.advance(seconds=1)
+    assert len(engine.files(REGION)) == 1
+    assert len(values(engine)) == 150
+    engine.close()
 
 
 def test_compactions_wait_while_writers_wait_and_while_too_many_are_queued(tmp_path: Path) -> None:

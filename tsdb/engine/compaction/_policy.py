@@ -8,8 +8,8 @@
 - During a load, when files come within seconds of each other, twice as many are awaited: fewer rows are rewritten while
   every processor is needed, and the end of the load is near or there are soon enough.
 - In a region that is not written to at the moment, files of a window that overlap in time are merged as soon as there
-  are two and the result is twice as large as the largest: they may have rows of the same key, which every query would
-  have to merge. What is doubled each time is rewritten five times on the way from 16 MiB to 512 MiB.
+  are two and the smaller is half as large as the larger: they may have rows of the same key, which every query would
+  have to merge. What grows by half each time is rewritten nine times on the way from 16 MiB to 512 MiB.
 - A window that is not the newest and got no file for an hour is tidied up with smaller numbers: few of them are ever
   written to again.
 """
@@ -35,7 +35,7 @@ LOAD_MS = 30_000
 """A region is being loaded if `files_min` files of a window were written within this time."""
 
 _GROWTH_MIN = 3.0
-_IDLE_GROWTH_MIN = 2.0
+_IDLE_GROWTH_MIN = 1.5
 _QUIET_FILES_MIN = 2
 _QUIET_GROWTH_MIN = 1.33
 _HOUR = 3600

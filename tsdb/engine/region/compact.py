@@ -59,8 +59,9 @@ LOOK_INTERVAL = Duration.of_seconds(600)
 """How often the files of a region are looked at that is not flushed."""
 IDLE_LOOK = Duration.of_seconds(10)
 """How long a region must not have been written to for files that overlap to be merged, however few they are."""
-FIRST_LOOK = Duration.of_seconds(60)
-"""Within this time after a start all regions are looked at, each at a moment of its own."""
+FIRST_LOOK_MIN, FIRST_LOOK_MAX = Duration.of_seconds(15), Duration.of_seconds(75)
+"""Between these times after a start all regions are looked at, each at a moment of its own: when a region that nothing
+was written to is known to be idle."""
 RETRY_SECONDS_MAX = 600.0
 
 _RETRY_SECONDS_MIN = 1.0
@@ -79,7 +80,7 @@ class Compacted:
 
 def first_look_ns(region_id: RegionId) -> int:
     """Return how long after a start the files of a region are looked at: not all regions at once."""
-    return (region_id * _SPREAD % (1 << 64)) % FIRST_LOOK
+    return FIRST_LOOK_MIN + (region_id * _SPREAD % (1 << 64)) % (FIRST_LOOK_MAX - FIRST_LOOK_MIN)
 
 
 def look(context: EngineContext, region: Region, *, is_idle: bool = False) -> Future[None]:

@@ -136,7 +136,7 @@ class SqlRoutes:
             candidate.note(taken)
 
     async def execute(self, request: Request) -> AnyResponse:
-        """FastAnswer a request for statements."""
+        """Answer a request for statements."""
         started = perf_counter()
         form = await read_form(request)
         if form is None:
@@ -197,7 +197,7 @@ class SqlRoutes:
         return partial(self._fast_workers.answer, start=lambda: next(database.execute(text, session)), encode=encode)
 
     async def parse(self, request: Request) -> Response:
-        """FastAnswer with the statements of a text as JSON."""
+        """Answer with the statements of a text as JSON."""
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
@@ -205,7 +205,7 @@ class SqlRoutes:
         return Response.json(statements)
 
     async def format(self, request: Request) -> Response:
-        """FastAnswer with a text in its usual layout."""
+        """Answer with a text in its usual layout."""
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
