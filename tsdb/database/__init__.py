@@ -5,6 +5,7 @@ from __future__ import annotations
 from tsdb.database._cluster_admin import ClusterCommands
 from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
+from tsdb.database._repeated import RepeatedQuery
 from tsdb.database._services import DatabaseOptions, OpenScratch, RecordType, Services, SlowQuerySettings
 from tsdb.database.database import Database
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
@@ -32,6 +33,7 @@ __all__ = [
     "RecordType",
     "Records",
     "RejectionLog",
+    "RepeatedQuery",
     "Services",
     "Session",
     "SlowQuerySettings",

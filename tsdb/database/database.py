@@ -22,6 +22,7 @@ from tsdb.database._admin import admin
 from tsdb.database._failures import note_statement, note_text, parse_noted
 from tsdb.database._names import READ_ONLY_DATABASES, check_writable, resolve
 from tsdb.database._processes import Process
+from tsdb.database._repeated import RepeatedQuery, find_repeated
 from tsdb.database._services import Services
 from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._statement_spans import begin_statement
@@ -111,6 +112,19 @@ class Database:
             found = parse_noted(text, session.dialect)
         for parsed in found:
             yield self._run(parsed, session, tables=tables)
+
+    def find_repeated(self, text: str, session: Session) -> RepeatedQuery | None:
+        """Return a query of a known shape that another process can perhaps compute; None for anything else."""
+        return find_repeated(text, session, self.services)
+
+    def end_repeated(self, query: RepeatedQuery, *, is_answered: bool) -> None:
+        """End such a query; raises if it was killed meanwhile."""
+        query.end(is_answered=is_answered, note=self._note_repeated)
+
+    def _note_repeated(self, seconds: float, query: RepeatedQuery) -> None:
+        _counter_of("Query", "ok").inc()
+        _seconds_of("Query").observe(seconds)
+        self.slow_queries.note(seconds, query.text, query.session)
 
     def has_table(self, name: str, session: Session) -> bool:
         """Tell whether the session's database has a table or a view of this name."""

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from tsdb.database._repeated import RepeatedQuery
 from tsdb.database.prometheus.metrics import Metrics
 from tsdb.errors import Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
@@ -57,6 +58,12 @@ class DatabasePort(Protocol):
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
         """Run the statements of a text, each when its answer is requested; `tables` are visible by their names."""
+
+    def find_repeated(self, text: str, session: Session) -> RepeatedQuery | None:
+        """Return a query of a known shape that another process can perhaps compute, to be ended; None for others."""
+
+    def end_repeated(self, query: RepeatedQuery, *, is_answered: bool) -> None:
+        """End such a query; raises if it was killed meanwhile."""
 
     def run_parsed(self, parsed: Parsed, session: Session) -> Output:
         """Run a parsed statement."""

@@ -33,7 +33,7 @@ from tsdb.query.choose import Planned, Range
 from tsdb.query.errors import without_places
 from tsdb.query.planning import Expand, QueryEngineOptions
 from tsdb.query.range import SessionRunner, SlotMemory, run_range
-from tsdb.query.series_aggregate import AggregateRun
+from tsdb.query.series_aggregate import AggregateRun, RepeatedAggregate
 from tsdb.query.session import Records, Session, TableRecords, read_all
 from tsdb.query.tables import TableCatalog
 from tsdb.sql.clauses import Declined
@@ -86,6 +86,10 @@ class QueryEngine:
         if isinstance(chosen, Range):
             return TableRecords(self._run_range(chosen.query, session, extra)[0])
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
+
+    def find_repeated(self, text: str, session: Session) -> RepeatedAggregate | None:
+        """Return an aggregate of a known shape that another process can perhaps compute; None for anything else."""
+        return self._fast_paths.find_repeated(text, session)
 
     def recent_statements(self, count: int, text_chars_max: int) -> list[RecentStatement]:
         """Return queries that were asked last, one of each shape, the most recent one first."""

@@ -25,6 +25,7 @@ from tsdb.query.series_aggregate import (
     AggregateRecords,
     AggregateRun,
     OuterRecords,
+    RepeatedAggregate,
     RunFilter,
     Shapes,
     TagValues,
@@ -85,6 +86,15 @@ class FastPaths:
             return None
         filter = template.where.bind(shape.literals)
         return None if filter is None else FastPath(template.meaning, filter, "its shape was seen before")
+
+    def find_repeated(self, text: str, session: Session) -> RepeatedAggregate | None:
+        """Return an aggregate of a known shape that another process can perhaps compute; None for anything else."""
+        seen = self.find_seen(text, session)
+        if seen is None or not isinstance(seen.run, AggregateRun) or not RepeatedAggregate.can_be(seen.run):
+            return None
+        if not self._planner.is_patient(session):
+            return None
+        return RepeatedAggregate(seen.run, seen.run, seen.filter, self._planner.open_reader)
 
     def recent(self, count: int, text_chars_max: int) -> list[RecentStatement]:
         """Return the last statements of the shapes that were asked last."""

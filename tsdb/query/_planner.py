@@ -18,8 +18,9 @@ from datafusion import DataFrame
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
+from tsdb.engine.reading import RegionReader
 from tsdb.memory import LEAST_SHARE, MemoryUse
-from tsdb.model import ColumnInfo, TableInfo, ViewInfo
+from tsdb.model import ColumnInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query._checkpoint import before_long_step
 from tsdb.query._handed import find_handed, read_once
 from tsdb.query.errors import TableMissing
@@ -54,13 +55,16 @@ from tsdb.query.workers import (
 )
 from tsdb.sql.lexer import Token
 from tsdb.sql.statements import Dialect
-from tsdb.units import Size
+from tsdb.units import Duration, Size
 
 _DESCRIBING = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 WORKER_MEMORY_MIN = 64 << 20
 """What a worker may take at least."""
+
+PATIENCE = Duration.of_seconds(10)
+"""A query with a longer timeout than this, if it takes milliseconds, need not be watched."""
 
 InformationSource = Callable[[Session], InformationContext]
 
@@ -171,6 +175,15 @@ class QueryPlanner:
     def short_life(self, session: Session) -> QueryLife:
         """Return the life of a query that needs no planner."""
         return QueryLife(self._clock, session.timeout or self._options.timeout)
+
+    def is_patient(self, session: Session) -> bool:
+        """Return whether a query may take so long that a fast one need not watch its deadline."""
+        timeout = session.timeout or self._options.timeout
+        return timeout is None or timeout >= PATIENCE
+
+    def open_reader(self, region_id: RegionId) -> RegionReader:
+        """Take what a region holds now, for a query without a life of its own."""
+        return self._regions.open_reader(region_id)
 
     def source(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import datafusion
@@ -185,3 +186,13 @@ def test_timestamps_outside_of_64_bits_are_compared_all_the_same() -> None:
     assert compare("greater", times, at(-(2**62), "s")).to_pylist() == [True, None]
     assert compare("equal", times, at(2**62, "s")).to_pylist() == [False, None]
     assert compare("not_equal", times, at(2**62, "s")).to_pylist() == [True, None]
+
+
+def test_a_tree_travels_without_pandas() -> None:
+    # Arrow itself pickles a time with nanoseconds as an object of pandas.
+    moment = pa.scalar(1_700_000_000_123_456_789, pa.timestamp("ns"))
+    condition = (pc.field("ts") > moment) & pc.field("other").isin(pa.array([moment.value, None], moment.type))
+    tree = decode_expression(condition)
+    sent = pickle.dumps(tree, pickle.HIGHEST_PROTOCOL)
+    assert b"pandas" not in sent
+    assert repr(pickle.loads(sent)) == repr(tree)

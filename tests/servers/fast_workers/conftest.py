@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tsdb.processes.fork_server import Forker
-from tsdb.servers.fast_workers import _pool
+from tsdb.servers.fast_workers import _worker
 
 
 @pytest.fixture(scope="module")
 def forker() -> Iterator[Forker]:
-    forker = Forker(["tsdb.servers.fast_workers"])
+    forker = Forker(["tsdb.servers.fast_workers", "tsdb.servers.http"])
     yield forker
     forker.close()
 
@@ -20,4 +20,4 @@ def forker() -> Iterator[Forker]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may stand still for seconds."""
-    monkeypatch.setattr(_pool, "HANGS_SECONDS", 60.0)
+    monkeypatch.setattr(_worker, "HANGS_SECONDS", 60.0)

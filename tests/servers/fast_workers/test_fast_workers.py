@@ -26,7 +26,7 @@ from tsdb.errors import Cancelled
 from tsdb.processes.fork_server import Forker
 from tsdb.query import Records, Session
 from tsdb.servers import QueryScheduler
-from tsdb.servers.fast_workers import FastWorkerProgram, FastWorkers, _pool
+from tsdb.servers.fast_workers import FastWorkerProgram, FastWorkers, _pool, _worker
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.store import CachedStore, FileCache, MemoryStore
 from tsdb.telemetry import Tracing, current_span
@@ -52,7 +52,7 @@ def opened(tmp_path: Path) -> Iterator[LocalDatabase]:
     run(opened, "CREATE TABLE cpu (ts TIMESTAMP TIME INDEX, host STRING PRIMARY KEY, v DOUBLE, n BIGINT)")
     for part in range(3):  # two files and the memtable
         rows = [
-            f"({60_000 * minute}, 'h{host}', {host + minute / 7}, {part * minute})"
+            f"({60_000 * minute}, 'h{host}', {host + minute / 8}, {part * minute})"
             for minute in range(part, MINUTES, 2)
             for host in range(HOSTS)
         ]
@@ -249,7 +249,7 @@ async def test_a_query_that_is_killed_meanwhile(opened: LocalDatabase, forker: F
 async def test_a_worker_that_hangs_is_ended(
     opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_pool, "HANGS_SECONDS", 0.5)
+    monkeypatch.setattr(_worker, "HANGS_SECONDS", 0.5)
     text = QUERIES[0]
     run(opened, text)
     async with serving(opened, forker) as world:
@@ -357,7 +357,7 @@ async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Fo
     async with serving(opened, forker) as world:
         app = HttpApp(body_limit=0, timeout=Duration.parse("0s"))
         routes = sql_routes(app, DatabaseGate(opened.database), scheduler=QueryScheduler(), fast_workers=world.workers)
-        asked = _pool._ANSWERED._value.get()
+        asked = _worker._ANSWERED._value.get()
         for name in ("tsdb_v1", "influxdb_v1", "csv", "csvwithnames", "json", "table"):
             path = f"/v1/sql?format={name}&sql={QUERIES[1].replace(' ', '%20').replace('*', '%2A')}"
             alone = await call(app, "GET", path)
@@ -365,7 +365,7 @@ async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Fo
                 others = await asyncio.gather(*(call(app, "GET", path) for _ in range(8)))
                 assert {_timeless(each.body) for each in others} == {_timeless(alone.body)}
                 assert {each.status for each in others} == {200}
-        assert _pool._ANSWERED._value.get() - asked >= 6, "others ran inline"
+        assert _worker._ANSWERED._value.get() - asked >= 6, "others ran inline"
         routes.close()
 
 

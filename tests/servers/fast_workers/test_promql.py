@@ -25,7 +25,7 @@ from tsdb.query.lifetime import QueryLife
 from tsdb.query.promql import PromqlBorrower, QueryTimes, SharedTables, make_lendable
 from tsdb.servers import QueryScheduler
 from tsdb.servers._prometheus_json import encode_answer
-from tsdb.servers.fast_workers import _pool
+from tsdb.servers.fast_workers import _worker
 from tsdb.servers.http import HttpApp, prometheus_api_routes
 from tsdb.units import Duration
 
@@ -131,14 +131,14 @@ async def _ask(app: HttpApp, text: str, **more: Any) -> Answer:
 
 async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Forker) -> None:
     async with asking(opened, forker) as ask:
-        before = _pool._ANSWERED._value.get()
+        before = _worker._ANSWERED._value.get()
         for text in QUERIES:
             alone = await ask(text)
             assert alone.status == 200, alone.body
             for _ in range(3):
                 others = await asyncio.gather(*(ask(text) for _ in range(8)))
                 assert {each.body for each in others} == {alone.body}, text
-        assert _pool._ANSWERED._value.get() - before >= len(QUERIES), "others ran here"
+        assert _worker._ANSWERED._value.get() - before >= len(QUERIES), "others ran here"
         assert not opened.database.services.processes.all()
 
 

@@ -16,6 +16,7 @@ from tsdb.query.series_aggregate._records import (
     AggregateRecords,
     AggregateRun,
     LentAggregate,
+    RepeatedAggregate,
     borrowed_records,
 )
 from tsdb.query.series_aggregate._shapes import VARIABLE, Shapes, is_series_aggregate_on
@@ -28,6 +29,7 @@ __all__ = [
     "FittedQuery",
     "LentAggregate",
     "OuterRecords",
+    "RepeatedAggregate",
     "RunFilter",
     "Shapes",
     "TagValues",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -20,14 +20,14 @@ from tsdb.engine.reading import (
     RunStatistics,
     merge_aggregated,
 )
-from tsdb.model import TimeRange
+from tsdb.model import RegionId, TimeRange
 from tsdb.query._checkpoint import threads_max
 from tsdb.query.lifetime import Executing, QueryLife
 from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
-from tsdb.query.tables import TableDataset, TableRegions
+from tsdb.query.tables import TableDataset, TableRegions, matching_regions
 from tsdb.sql.clauses import Declined
 from tsdb.sql.terms import Aggregate
 
@@ -241,6 +241,48 @@ class AggregateRecords:
 
     def __del__(self) -> None:
         self._life.end()
+
+
+class RepeatedAggregate:
+    """An aggregate of a known shape that only another process is to compute: no more is done here than that needs."""
+
+    __slots__ = ("_filter", "_open_reader", "_readers", "key", "run")
+
+    def __init__(
+        self, key: Hashable, run: AggregateRun, filter: RunFilter, open_reader: Callable[[RegionId], RegionReader]
+    ) -> None:
+        self.key = key
+        """What it has in common with others of its shape."""
+        self.run = run
+        self._filter = filter
+        self._open_reader = open_reader
+        self._readers: list[RegionReader] = []
+
+    @classmethod
+    def can_be(cls, run: AggregateRun) -> bool:
+        """Return whether an aggregate needs nothing but its own table's regions."""
+        table = run.fitted.table
+        is_plain = table.physical_table_id is None and table.view is None
+        return is_plain and not run.fitted.over_tags and not run.fitted.computed
+
+    def lend(self, lender: Lender) -> LentAggregate | None:
+        """Take snapshots of the regions and return what another process needs; None if only this one can read them."""
+        table = self.run.fitted.table
+        regions = table.region_ids if len(table.region_numbers) == 1 else matching_regions(table, self._filter)
+        lent = []
+        for region in regions:
+            reader = self._open_reader(region)
+            self._readers.append(reader)
+            part = lender.lend(reader)
+            if part is None:
+                return None
+            lent.append(part)
+        return LentAggregate(lender.number_of(self.run), self._filter, lent)
+
+    def release(self) -> None:
+        """Let go of what was lent; any number of times."""
+        while self._readers:
+            self._readers.pop().release()
 
 
 def borrowed_records(lent: LentAggregate, borrower: Borrower, life: QueryLife) -> AggregateRecords:

@@ -15,13 +15,23 @@ aggregate over series or a PromQL query that takes milliseconds is computed in a
   runs as if there were no workers, and so does everything when a worker has ended. It is not tried again for a while.
 - Workers are started when they are first needed, and end when they are not needed for a minute.
 
-`_pool` is the side of the event loop, `_process` that of the workers; docs/decisions/0013-fast-workers.md has the
-measurements.
+`_pool` and `_worker` are the side of the event loop, `_process` that of the workers;
+docs/decisions/0013-fast-workers.md has the measurements.
 """
 
 from __future__ import annotations
 
-from tsdb.servers.fast_workers._pool import FastAnswer, FastWorkers
-from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, Encode, FastWorkerProgram
+from tsdb.servers.fast_workers._pool import FastWorkers, WaitingQuery
+from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, Encode, FastWorkerProgram, Lent
+from tsdb.servers.fast_workers._worker import FastAnswer
 
-__all__ = ["VECTOR_BYTES_MAX", "VECTOR_BYTES_MIN", "Encode", "FastAnswer", "FastWorkerProgram", "FastWorkers"]
+__all__ = [
+    "VECTOR_BYTES_MAX",
+    "VECTOR_BYTES_MIN",
+    "Encode",
+    "FastAnswer",
+    "FastWorkerProgram",
+    "FastWorkers",
+    "Lent",
+    "WaitingQuery",
+]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pickle
-import signal
-import socket
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Protocol, cast
+from functools import partial
+from typing import Protocol, TypeAlias, cast
 
 from tsdb.engine.lending import Lender, SharedRuns
 from tsdb.memory import MemoryUse
 from tsdb.processes.fork_server import Forked, Forker
-from tsdb.processes.messages import Gone, object_header
-from tsdb.processes.resident import resident_bytes
+from tsdb.processes.messages import Gone
 from tsdb.query import run_checked
 from tsdb.servers._inline import SoftDeadlineExceeded
-from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Lent, Outcome
-from tsdb.telemetry import counter, gauge, get_logger, span
+from tsdb.servers.fast_workers._process import Encode, FastWorkerProgram, Lent
+from tsdb.servers.fast_workers._worker import FastAnswer, FastWorker, count_declined
+from tsdb.telemetry import gauge, get_logger, span
 
 AT_ONCE = 3
 """How many queries a worker has at a time: it need not wait for the next one."""
@@ -33,29 +30,12 @@ RESTART_SECONDS = 1.0
 KEYS_MAX = 1024
 SKIPS_FIRST, SKIPS_MAX = 16, 1024
 """How often a query runs in another way after it was declined; twice as often after each further time in a row."""
-HANGS_SECONDS = 5.0
-"""A worker that has not answered by then is ended."""
-SEND_SECONDS_MAX = 1.0
 SHARE_MIN = 0.5
 """With a smaller part of their memory there are no workers."""
-OWN_BYTES = 8 << 20
-"""What a worker that has just started has of its own, beside what it shares with the process it was forked from."""
-_READ_BYTES = 1 << 18
 
 _log = get_logger("tsdb.fast_workers")
 
-_QUERIES = counter(
-    "tsdb_servers_fast_queries_total", "Queries that fast workers were asked, by outcome.", labels=("outcome",)
-)
-_ANSWERED, _DECLINED, _LOST = (_QUERIES.labels(each) for each in ("answered", "declined", "lost"))
 _PROCESSES = gauge("tsdb_servers_fast_workers", "Fast workers that run.")
-
-
-class FastAnswer(NamedTuple):
-    """What a worker has computed."""
-
-    body: bytes
-    seconds: float
 
 
 class Lendable(Protocol):
@@ -69,6 +49,22 @@ class Lendable(Protocol):
 
     def close(self) -> None:
         """The query is over."""
+
+
+class WaitingQuery(Protocol):
+    """A query that waits for its turn without a task of its own. Nothing of it may raise."""
+
+    encode: Encode
+
+    def lend(self, lender: Lender) -> Lent | None:
+        """It is its turn: return what the worker needs; None if it has to be computed here."""
+
+    def answered(self, answer: FastAnswer | None) -> None:
+        """The worker has computed it; None if it has to be computed here."""
+
+
+_Turn: TypeAlias = Callable[[FastWorker | None], None]
+"""Gets a worker, to be given back, or None if there is none any more."""
 
 
 class _Here:
@@ -109,7 +105,7 @@ class FastWorkers:
         self._idle_seconds = idle_seconds
         self._runs = SharedRuns()
         self._workers: list[FastWorker] = []
-        self._waiting: deque[asyncio.Future[FastWorker | None]] = deque()
+        self._waiting: deque[_Turn] = deque()
         self._skips: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
         """How many more times each query is not tried, and how often it will not be after the next failure."""
         self._is_starting = False
@@ -153,6 +149,40 @@ class FastWorkers:
             self._skips[key] = 0, SKIPS_FIRST
         return answer
 
+    def submit(self, key: Hashable, query: WaitingQuery) -> bool:
+        """Have a worker compute a query when it is its turn; False if it has to be computed here, at once."""
+        if not self._wants(key) or not self._has_workers(asyncio.get_running_loop()):
+            return False
+        turn = partial(self._begin, key, query)
+        if not self._waiting and (worker := self._free_worker()) is not None:
+            turn(worker)
+        elif len(self._waiting) < WAITING_MAX:
+            self._waiting.append(turn)
+        else:
+            return False
+        return True
+
+    def _begin(self, key: Hashable, query: WaitingQuery, worker: FastWorker | None) -> None:
+        if worker is None:
+            query.answered(None)
+            return
+        lent = query.lend(worker.lender)
+        if lent is None:
+            worker.at_once -= 1
+            count_declined()
+            self._decline(key)
+            query.answered(None)
+            return
+        worker.ask(lent, query.encode, partial(self._end_submitted, key, query, worker))
+
+    def _end_submitted(self, key: Hashable, query: WaitingQuery, worker: FastWorker, answer: FastAnswer | None) -> None:
+        if answer is None:
+            self._decline(key)
+        else:
+            self._skips[key] = 0, SKIPS_FIRST
+        query.answered(answer)
+        self._give_back(worker)
+
     def _wants(self, key: Hashable) -> bool:
         """Return whether a query should be tried; not the first time, and not if it was declined a moment ago."""
         left, skips = self._skips.get(key, (1, SKIPS_FIRST))
@@ -170,22 +200,27 @@ class FastWorkers:
     async def _turn(self) -> FastWorker | None:
         """Return a worker when it is the caller's turn, to be given back; None if there is none."""
         loop = asyncio.get_running_loop()
-        self._used_at = loop.time()
-        if not self._workers:
-            self._start(loop)
+        if not self._has_workers(loop):
             return None
         if not self._waiting and (worker := self._free_worker()) is not None:
             return worker
         if len(self._waiting) >= WAITING_MAX:
             return None
         ticket: asyncio.Future[FastWorker | None] = loop.create_future()
-        self._waiting.append(ticket)
+        self._waiting.append(partial(_hand_over, ticket))
         try:
             return await ticket
         except asyncio.CancelledError:
             if ticket.done() and not ticket.cancelled() and (lent := ticket.result()) is not None:
                 self._give_back(lent)
             raise
+
+    def _has_workers(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether there are workers; else they are started, and will be there later."""
+        self._used_at = loop.time()
+        if not self._workers:
+            self._start(loop)
+        return bool(self._workers)
 
     def _give_back(self, worker: FastWorker) -> None:
         """Let the next query have its turn."""
@@ -210,11 +245,7 @@ class FastWorkers:
             worker = self._free_worker() if self._workers else None
             if worker is None and self._workers:
                 return
-            ticket = self._waiting.popleft()
-            if not ticket.done():
-                ticket.set_result(worker)
-            elif worker is not None:
-                worker.at_once -= 1
+            self._waiting.popleft()(worker)
 
     # Processes --------------------------------------------------------------------------------------------------------
 
@@ -278,6 +309,14 @@ class FastWorkers:
         _PROCESSES.set(0)
 
 
+def _hand_over(ticket: asyncio.Future[FastWorker | None], worker: FastWorker | None) -> None:
+    """Give a worker to the task that waits for it, if it still does."""
+    if not ticket.done():
+        ticket.set_result(worker)
+    elif worker is not None:
+        worker.at_once -= 1
+
+
 async def _compute(worker: FastWorker, start: Callable[[], object], encode: Encode) -> FastAnswer | None:
     try:
         begun = run_checked(_HERE, start)
@@ -289,7 +328,7 @@ async def _compute(worker: FastWorker, start: Callable[[], object], encode: Enco
         return None
     lendable = cast(Lendable, begun)
     try:
-        answer = await worker.compute(lendable, encode)
+        answer = await _ask(worker, lendable, encode)
     except BaseException:
         lendable.close()
         raise
@@ -297,161 +336,16 @@ async def _compute(worker: FastWorker, start: Callable[[], object], encode: Enco
     return answer
 
 
-class FastWorker:
-    """One worker process."""
+async def _ask(worker: FastWorker, query: Lendable, encode: Encode) -> FastAnswer | None:
+    """Return the encoded answer; None if this process has to compute it."""
+    if worker.is_ended or (lent := query.lend(worker.lender)) is None:
+        count_declined()
+        return None
+    answer: asyncio.Future[FastAnswer | None] = asyncio.get_running_loop().create_future()
 
-    def __init__(
-        self,
-        forked: Forked,
-        lender: Lender,
-        loop: asyncio.AbstractEventLoop,
-        on_end: Callable[[FastWorker], None],
-    ) -> None:
-        self.process = forked.process
-        self.at_once = 0
-        """How many queries have a turn with it."""
-        (self._connection,) = forked.connections
-        self._connection.setblocking(False)
-        self._descriptor = forked.descriptor
-        self._lender = lender
-        self._loop = loop
-        self._on_end = on_end
-        self._last = 0
-        self._asked: dict[int, asyncio.Future[FastAnswer | None]] = {}
-        self._received = bytearray()
-        self._unsent = bytearray()
-        self._is_ended = False
-        self._start_bytes = resident_bytes(self.process)
-        self._kill_lock = threading.Lock()
-        loop.add_reader(self._connection, self._read)
+    def settle(found: FastAnswer | None) -> None:
+        if not answer.done():
+            answer.set_result(found)
 
-    async def compute(self, query: Lendable, encode: Encode) -> FastAnswer | None:
-        """Return the encoded answer; None if this process has to compute it."""
-        if self._is_ended or (lent := query.lend(self._lender)) is None:
-            _DECLINED.inc()
-            return None
-        parcel = self._lender.parcel()
-        self._last = number = (self._last + 1) & 0xFFFFFFFF
-        sent = FastQuery(number, lent, encode, parcel.news, parcel.gone)
-        try:
-            body = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, TypeError, AttributeError, ValueError):
-            # What the worker was to be sent with it is lost to it.
-            _log.exception("a query cannot be sent to a fast worker")
-            self._end()
-            return None
-        answer: asyncio.Future[FastAnswer | None] = self._loop.create_future()
-        self._asked[number] = answer
-        watch = self._loop.call_later(HANGS_SECONDS, self._end)
-        try:
-            self._send(object_header(body) + body, list(parcel.descriptors))
-            return await answer
-        finally:
-            watch.cancel()
-            self._asked.pop(number, None)
-
-    def resident_bytes(self) -> int:
-        """Return what the process has of its own."""
-        return OWN_BYTES + max(resident_bytes(self.process) - self._start_bytes, 0)
-
-    def abandon(self) -> None:
-        """End the process, whatever it does."""
-        if self._is_ended:
-            return
-        self._is_ended = True
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.remove_reader(self._connection)
-            self._loop.remove_writer(self._connection)
-        self.kill()
-        with self._kill_lock:
-            os.close(self._descriptor)
-            self._descriptor = -1
-        self._connection.close()
-        for answer in self._asked.values():
-            if not answer.done():
-                _LOST.inc()
-                answer.set_result(None)
-
-    def kill(self) -> None:
-        """End the process; from any thread."""
-        with self._kill_lock, suppress(ProcessLookupError):
-            if self._descriptor >= 0:
-                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-
-    def _end(self) -> None:
-        self.abandon()
-        self._on_end(self)
-
-    def _send(self, message: bytes, descriptors: list[int]) -> None:
-        """Send a message, or what the socket takes of it now."""
-        try:
-            if descriptors:
-                self._send_whole(message, descriptors)
-                return
-            sent = 0 if self._unsent else self._connection.send(message)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._end()
-            return
-        if sent < len(message):
-            self._unsent += message[sent:]
-            self._loop.add_writer(self._connection, self._write)
-
-    def _send_whole(self, message: bytes, descriptors: list[int]) -> None:
-        """Descriptors arrive with the first byte: it waits for its turn, at most for what the worker computes."""
-        self._connection.settimeout(SEND_SECONDS_MAX)
-        if self._unsent:
-            self._connection.sendall(self._unsent)
-            self._unsent.clear()
-            self._loop.remove_writer(self._connection)
-        sent = socket.send_fds(self._connection, [message], descriptors)
-        self._connection.sendall(memoryview(message)[sent:])
-        self._connection.setblocking(False)
-
-    def _write(self) -> None:
-        try:
-            sent = self._connection.send(self._unsent)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._end()
-            return
-        del self._unsent[:sent]
-        if not self._unsent:
-            self._loop.remove_writer(self._connection)
-
-    def _read(self) -> None:
-        try:
-            received = self._connection.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            received = b""
-        if not received:
-            self._end()
-            return
-        self._received += received
-        while len(self._received) >= HEADER.size:
-            number, outcome, seconds, size = HEADER.unpack_from(self._received)
-            if len(self._received) < HEADER.size + size:
-                return
-            body = bytes(memoryview(self._received)[HEADER.size : HEADER.size + size])
-            del self._received[: HEADER.size + size]
-            self._answer(number, outcome, FastAnswer(body, seconds))
-
-    def _answer(self, number: int, outcome: int, found: FastAnswer) -> None:
-        is_answered = outcome == Outcome.ANSWERED
-        (_ANSWERED if is_answered else _DECLINED).inc()
-        if outcome == Outcome.DAMAGED:
-            self._note_damage(pickle.loads(found.body))
-        elif not is_answered:
-            _log.debug("a fast worker has declined a query", reason=found.body.decode(errors="replace"))
-        answer = self._asked.get(number)
-        if answer is not None and not answer.done():
-            answer.set_result(found if is_answered else None)
-
-    def _note_damage(self, reasons: Mapping[int, str]) -> None:
-        """Report damaged files to their regions, not on the event loop: copies of files are deleted."""
-        for number, file in self._lender.find_files(reasons).items():
-            self._loop.run_in_executor(None, file.note_damage, reasons[number])
+    worker.ask(lent, encode, settle)
+    return await answer

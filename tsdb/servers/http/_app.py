@@ -46,6 +46,7 @@ from tsdb.servers.http.wire import (
     Request,
     Scope,
     Send,
+    Shortcut,
     StreamingResponse,
     count_in_flight,
     route_meter,
@@ -87,9 +88,12 @@ class HttpApp:
         self._auth = HttpAuth(self.authenticator, frozenset(public_endpoints))
         self._body_limit = body_limit
         self.bodies = bodies or BodyMemory()
-        self._timeout_seconds = timeout.seconds
+        self.timeout_seconds = timeout.seconds
+        """How long a request may take that does not say so itself; 0 for any time."""
         self._router = Router()
         self._timeouts = Timeouts()
+        self.shortcut: Shortcut | None = None
+        """Answers some requests in the application's place."""
         count_in_flight(self)
 
     def add(
@@ -117,7 +121,7 @@ class HttpApp:
     @property
     def in_flight(self) -> int:
         """How many requests are being worked on."""
-        return len(self._timeouts)
+        return len(self._timeouts) + (0 if self.shortcut is None else self.shortcut.in_flight)
 
     def close(self) -> None:
         """Stop the threads that check passwords."""
@@ -214,7 +218,7 @@ class HttpApp:
             value = request.raw_headers.get(name)
             if value is not None:
                 return _parse_timeout(name.decode("ascii"), value.decode("latin-1"))
-        return self._timeout_seconds
+        return self.timeout_seconds
 
     async def _answer_interrupted(
         self,

@@ -94,7 +94,12 @@ class HttpServer:
         assert bound is not None
         try:
             self._listener = Listener(
-                self._app, self._tls, bound, connections_max=self._connections_max, tuning=self._tuning
+                self._app,
+                self._tls,
+                bound,
+                connections_max=self._connections_max,
+                tuning=self._tuning,
+                shortcut=self._app.shortcut,
             )
         except OSError as error:
             bound.close()

@@ -36,6 +36,9 @@ class Constant:
     value: pa.Scalar
     names: frozenset[str] = field(init=False, default=frozenset())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _constant_of, (_array_of(self.value),)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
@@ -49,6 +52,26 @@ class Call:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", frozenset().union(*(each.names for each in self.arguments)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _call_of, (self.function, self.arguments, None if self.options is None else _array_of(self.options))
+
+
+def _array_of(value: pa.Scalar) -> pa.Array:
+    """Return a value in the form in which it travels.
+
+    Arrow pickles a scalar as a Python object. For a time with nanoseconds that is one of pandas, which the process that
+    gets it would have to import, and without pandas there is none.
+    """
+    return pa.repeat(value, 1)
+
+
+def _constant_of(values: pa.Array) -> Constant:
+    return Constant(values[0])
+
+
+def _call_of(function: str, arguments: tuple[Node, ...], options: pa.Array | None) -> Call:
+    return Call(function, arguments, None if options is None else options[0])
 
 
 Node = Ref | Constant | Call

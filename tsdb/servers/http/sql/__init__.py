@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tsdb.servers.http.sql._answers import answer_headers
 from tsdb.servers.http.sql._formats import FormatOptions
 from tsdb.servers.http.sql._parameters import read_compression, read_epoch, read_form, read_format
-from tsdb.servers.http.sql._routes import SqlRoutes, answer_headers, sql_routes
+from tsdb.servers.http.sql._routes import SqlRoutes, sql_routes
 
 __all__ = [
     "FormatOptions",

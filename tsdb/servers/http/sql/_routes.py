@@ -12,24 +12,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator
 from functools import partial
 from time import perf_counter
-from typing import Literal, NamedTuple, TypeVar
+from typing import TypeVar
 
 from tsdb.catalog import DatabaseNotFound
 from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Affected, Channel, Output, Records, Session, WriteToken
+from tsdb.query import Affected, Channel, Output, Session, WriteToken
 from tsdb.servers._inline import Candidate, InlinePolicy, start_watch
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.fast_workers import FastAnswer, FastWorkers
 from tsdb.servers.http._app import HttpApp
-from tsdb.servers.http.sql._formats import (
-    TABLE_BYTES_MAX,
-    Encoder,
-    Epoch,
-    FormatOptions,
-)
+from tsdb.servers.http.sql._answers import AnswerEncoder, answer_headers
+from tsdb.servers.http.sql._formats import TABLE_BYTES_MAX, FormatOptions
 from tsdb.servers.http.sql._parameters import (
     FORM,
     Format,
@@ -41,6 +37,7 @@ from tsdb.servers.http.sql._parameters import (
     read_limit,
     require_sql,
 )
+from tsdb.servers.http.sql._repeated import PATH, RepeatedQueries
 from tsdb.servers.http.sql._work import ResponseWork
 from tsdb.servers.http.wire import AnyResponse, Params, Request, Response, find_header
 from tsdb.sql import Dialect, format_statement, parse, to_json
@@ -52,42 +49,6 @@ THREADS_MAX = 32
 """How many requests execute or encode at the same time; further ones wait."""
 
 _SELECT_CHARS = len("select")
-
-
-class AnswerEncoder(NamedTuple):
-    """Encodes the rows of one query in a format; it can travel to a process of this machine."""
-
-    encode: Encoder
-    started: float
-    """On the clock that all processes share."""
-    limit: int | None
-    epoch: Epoch | None
-    compression: Literal["zstd", "lz4"] | None
-    time_zone: str
-    table_bytes_max: int
-
-    @classmethod
-    def of(cls, chosen: Format, options: FormatOptions, started: float) -> AnswerEncoder:
-        return cls(
-            chosen.encode,
-            started,
-            options.limit,
-            options.epoch,
-            options.compression,
-            options.time_zone,
-            options.table_bytes_max,
-        )
-
-    def __call__(self, records: Records) -> Iterator[bytes]:
-        options = FormatOptions(
-            lambda: round((perf_counter() - self.started) * 1000),
-            self.limit,
-            self.epoch,
-            self.compression,
-            self.time_zone,
-            self.table_bytes_max,
-        )
-        return self.encode(iter([records]), options)
 
 
 class SqlRoutes:
@@ -112,6 +73,15 @@ class SqlRoutes:
         self._default_zone = canonical_zone(default_timezone)
         self._pool = StepPool("http-sql", threads_max, scheduler=scheduler)
         self._fast_workers = fast_workers
+        if fast_workers is not None:
+            app.shortcut = RepeatedQueries(
+                gate,
+                app.authenticator,
+                fast_workers,
+                self._make_session,
+                table_bytes_max=table_bytes_max,
+                timeout_seconds=app.timeout_seconds,
+            )
 
     def close(self) -> None:
         """Stop the threads without waiting for running work."""
@@ -257,7 +227,7 @@ def sql_routes(
         scheduler=scheduler or QueryScheduler(),
         fast_workers=fast_workers,
     )
-    app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
+    app.add(PATH, routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))
     app.add("/v1/sql/format", routes.format, methods=("GET", "POST"))
     return routes
@@ -321,12 +291,3 @@ def _refuse_many(text: str, format_name: str) -> None:
     """Refuse several statements before any of them has run."""
     if _count_statements(text) > 1:
         raise InvalidArguments(f"cannot output multi-statements result in {format_name} format")
-
-
-def answer_headers(chosen: Format, elapsed_ms: int) -> list[tuple[str, str]]:
-    return [
-        ("x-tsdb-format", chosen.name),
-        ("x-greptime-format", chosen.older_name),
-        ("x-tsdb-execution-time", str(elapsed_ms)),
-        ("x-greptime-execution-time", str(elapsed_ms)),
-    ]

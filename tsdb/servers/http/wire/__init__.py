@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tsdb.servers.http.wire._bodies import BODIES_BYTES_MAX, BodyMemory
 from tsdb.servers.http.wire._byte_sink import ByteSink
-from tsdb.servers.http.wire._compression import accepts_gzip
+from tsdb.servers.http.wire._compression import BODY_BYTES_MIN, accepts_gzip, compress
+from tsdb.servers.http.wire._connection import HttpConnection
 from tsdb.servers.http.wire._listener import Listener
 from tsdb.servers.http.wire._messages import (
     JSON,
@@ -15,6 +16,7 @@ from tsdb.servers.http.wire._messages import (
     AnyResponse,
     ClientDisconnected,
     Headers,
+    Message,
     Params,
     Receive,
     Request,
@@ -25,11 +27,14 @@ from tsdb.servers.http.wire._messages import (
     find_header,
 )
 from tsdb.servers.http.wire._meters import CLIENT_GONE, METHODS, OTHER, RouteMeter, count_in_flight, route_meter
+from tsdb.servers.http.wire._protocol import BadHead, Head, ResponseEncoder, parse_head
 from tsdb.servers.http.wire._reply import Reply
+from tsdb.servers.http.wire._shortcut import Shortcut, ShortExchange
 from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 
 __all__ = [
     "BODIES_BYTES_MAX",
+    "BODY_BYTES_MIN",
     "CLIENT_GONE",
     "JSON",
     "METHODS",
@@ -37,23 +42,32 @@ __all__ = [
     "TEXT",
     "TUNING",
     "AnyResponse",
+    "BadHead",
     "BodyMemory",
     "ByteSink",
     "ClientDisconnected",
+    "Head",
     "Headers",
+    "HttpConnection",
     "HttpTuning",
     "Listener",
+    "Message",
     "Params",
     "Receive",
     "Reply",
     "Request",
     "Response",
+    "ResponseEncoder",
     "RouteMeter",
     "Scope",
     "Send",
+    "ShortExchange",
+    "Shortcut",
     "StreamingResponse",
     "accepts_gzip",
+    "compress",
     "count_in_flight",
     "find_header",
+    "parse_head",
     "route_meter",
 ]

@@ -1,7 +1,8 @@
 """HTTP/1.1 on one connection: bytes in, requests to the application, responses out.
 
     socket ─▶ head ─▶ Exchange: scope, receive (the body as it comes), send ─▶ HttpApp ─▶ socket
-                └─ the next head when the response is out
+      │         └─ the next head when the response is out                                   ▲
+      └──────▶ Shortcut, for the requests it knows ────────────────────────────────────────┘
 
 Everything runs on the event loop: no thread is woken between the last byte of a request and its handler. `_protocol`
 parses and encodes the bytes.
@@ -15,32 +16,18 @@ parses and encodes the bytes.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, cast
 
-from tsdb.errors import InvalidArguments
 from tsdb.servers._tls import common_name
-from tsdb.servers.http.wire._messages import CERTIFICATE_NAME, IS_ALONE, Message, Scope
-from tsdb.servers.http.wire._protocol import (
-    BadHead,
-    BodyReader,
-    Head,
-    ResponseEncoder,
-    encode_refusal,
-    parse_head,
-)
+from tsdb.servers.http.wire._exchange import AHEAD_BYTES_MAX, Exchange
+from tsdb.servers.http.wire._messages import CERTIFICATE_NAME, IS_ALONE, Scope
+from tsdb.servers.http.wire._protocol import BadHead, encode_refusal, parse_head
+from tsdb.servers.http.wire._shortcut import ShortExchange
 from tsdb.telemetry import get_logger
 
 if TYPE_CHECKING:
     from tsdb.servers.http.wire._listener import Listener
-
-AHEAD_BYTES_MAX = 256 << 10
-"""How much is read ahead of the application."""
-
-_JOINED_BYTES_MAX = 64 << 10
-"""Up to this size, a body is worth a copy to be written together with its head."""
-
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_DISCONNECT: Message = {"type": "http.disconnect"}
 
 _log = get_logger("tsdb.http")
 
@@ -60,6 +47,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         "drained",
         "is_lost",
         "is_made",
+        "kept",
         "transport",
     )
 
@@ -69,7 +57,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._name: str | None = None
         self._ahead = b""
         """Bytes of the next request."""
-        self._exchange: Exchange | None = None
+        self._exchange: Exchange | ShortExchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_reading = True
         self.transport: asyncio.Transport
@@ -79,6 +67,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         """When a client that is silent has to go, by the clock of the loop."""
         self.drained: asyncio.Future[None] | None = None
         """Ends when more can be written; None if it can."""
+        self.kept: dict[Hashable, Any] = {}
+        """What the shortcut knows about the client."""
 
     @property
     def is_idle(self) -> bool:
@@ -156,14 +146,52 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Take what the client has sent."""
         exchange = self._exchange
         if exchange is None:
-            self._read_head(self._ahead + data if self._ahead else data)
+            self._begin(self._ahead + data if self._ahead else data)
             return
-        if not exchange.is_received:
+        if isinstance(exchange, Exchange) and not exchange.is_received:
             data = exchange.feed(data)
         if data:
             self._ahead += data
             if len(self._ahead) > AHEAD_BYTES_MAX:
                 self.pause_reading()
+
+    def _begin(self, data: bytes) -> None:
+        shortcut = self._listener.shortcut
+        if shortcut is None or not shortcut.take(self, data):
+            self._read_head(data)
+
+    def note_request(self) -> bool:
+        """Note that a request begins; return whether no other client has begun one recently."""
+        return self._listener.note_request(self)
+
+    def begin_short(self, exchange: ShortExchange) -> None:
+        """Leave a request to the shortcut; nothing else is read until it is answered."""
+        self._ahead = b""
+        self._exchange = exchange
+
+    def answer_short(self, response: bytes) -> None:
+        """Send the answer of the shortcut."""
+        if not self.is_lost:
+            self.transport.write(response)
+        if self.drained is None:
+            self._end_short(None)
+        else:
+            self.drained.add_done_callback(self._end_short)
+
+    def give_back(self, data: bytes) -> None:
+        """Have the application answer a request that the shortcut cannot answer after all."""
+        self._exchange = None
+        if not self.is_lost:
+            self._read_head(data + self._ahead)
+
+    def _end_short(self, _: object) -> None:
+        self._exchange = None
+        if self.is_lost:
+            return
+        if self._listener.is_stopping:
+            self.transport.close()
+        else:
+            self._go_on()
 
     def _read_head(self, data: bytes) -> None:
         """Begin with a request, once its head is complete."""
@@ -210,10 +238,19 @@ class HttpConnection(asyncio.BufferedProtocol):
             else:
                 self.transport.close()
             return
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Wait for the next request, or begin with it if it is there."""
         self.deadline = self._listener.loop.time() + self._listener.idle_seconds_max
         self.resume_reading()
         if self._ahead:
-            self._read_head(self._ahead)
+            self._begin(self._ahead)
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client, without its port."""
+        return self._client[0] if self._client else ""
 
     def _refuse(self, error: BadHead) -> None:
         """Answer what cannot be read, and close."""
@@ -221,131 +258,3 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.pause_reading()
         self.transport.write(encode_refusal(error.status, str(error)))
         self.transport.close()
-
-
-class Exchange:
-    """One request and its answer, as an ASGI application wants them."""
-
-    __slots__ = (
-        "_body",
-        "_connection",
-        "_error",
-        "_expects",
-        "_held",
-        "_is_body_told",
-        "_is_broken",
-        "_pieces",
-        "_start",
-        "_waiter",
-        "response",
-        "scope",
-    )
-
-    def __init__(self, connection: HttpConnection, scope: Scope, head: Head) -> None:
-        self.scope = scope
-        self.response = ResponseEncoder(is_head=head.method == "HEAD", is_modern=head.is_modern, is_kept=head.is_kept)
-        self._connection = connection
-        self._body = BodyReader(head.length)
-        self._expects = head.expects
-        self._error: InvalidArguments | None = None
-        """The error of the body, reported once."""
-        self._is_broken = False
-        self._pieces: list[bytes] = []
-        """What was read ahead of the body."""
-        self._held = 0
-        self._is_body_told = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._start: Message | None = None
-
-    @property
-    def is_received(self) -> bool:
-        """Whether the whole body was read."""
-        return self._body.is_done
-
-    def feed(self, data: bytes) -> bytes:
-        """Take more of the body; what comes behind its end is returned."""
-        try:
-            piece, rest = self._body.feed(data)
-        except ValueError as error:
-            return self._fail(str(error))
-        if piece:
-            self._pieces.append(piece)
-            self._held += len(piece)
-            if self._held > AHEAD_BYTES_MAX and not self.is_received:
-                self._connection.pause_reading()
-        if piece or self.is_received:
-            self.wake()
-        return rest
-
-    def _fail(self, reason: str) -> bytes:
-        """Make reading the body fail."""
-        self._error = InvalidArguments(f"the body cannot be read: {reason}")
-        self._connection.pause_reading()
-        self.wake()
-        return b""
-
-    def wake(self) -> None:
-        """Wake the task that waits in `receive`."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def receive(self) -> Message:
-        """Return the next part of the body, and then that the client has gone."""
-        connection = self._connection
-        while True:
-            if self._pieces:
-                body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-                self._pieces.clear()
-                self._held = 0
-                self._is_body_told = self.is_received
-                return {"type": "http.request", "body": body, "more_body": not self.is_received}
-            if self.is_received and not self._is_body_told:
-                self._is_body_told = True
-                return {"type": "http.request", "body": b"", "more_body": False}
-            if self._error is not None:
-                error, self._error = self._error, None
-                self._is_broken = True
-                raise error
-            if connection.is_lost or self._is_broken:
-                return _DISCONNECT
-            if not self.is_received:
-                if self._expects:
-                    self._expects = False
-                    connection.transport.write(_CONTINUE)
-                connection.resume_reading()
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-
-    async def send(self, message: Message) -> None:
-        """Write a part of the answer; returns when there is room for more."""
-        if message["type"] == "http.response.start":
-            self._start = message
-            return
-        connection = self._connection
-        if connection.is_lost:
-            return
-        body: bytes = message.get("body", b"")
-        more: bool = message.get("more_body", False)
-        start, self._start = self._start, None
-        head = b"" if start is None else self._make_head(start, is_whole=not more)
-        before, tail = self.response.frame(len(body), is_last=not more)
-        head += before
-        if len(body) <= _JOINED_BYTES_MAX:
-            if head or body or tail:
-                connection.transport.write(b"%s%s%s" % (head, body, tail))
-        else:
-            if head:
-                connection.transport.write(head)
-            # What does not fit into the socket is cut off without a copy.
-            connection.transport.write(memoryview(body))
-            if tail:
-                connection.transport.write(tail)
-        if connection.drained is not None:
-            await connection.drained
-
-    def _make_head(self, start: Message, *, is_whole: bool) -> bytes:
-        ends_connection = not self.is_received or self._connection.is_ending
-        return self.response.head(start["status"], start["headers"], is_whole=is_whole, ends_connection=ends_connection)

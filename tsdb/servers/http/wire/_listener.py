@@ -21,6 +21,7 @@ from tsdb.servers.http.wire._connection import HttpConnection
 from tsdb.servers.http.wire._messages import Receive, Scope, Send
 from tsdb.servers.http.wire._meters import count_connections
 from tsdb.servers.http.wire._secured import Secured
+from tsdb.servers.http.wire._shortcut import Shortcut
 from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 from tsdb.telemetry import get_logger
 
@@ -48,8 +49,11 @@ class Listener:
         *,
         connections_max: int,
         tuning: HttpTuning = TUNING,
+        shortcut: Shortcut | None = None,
     ) -> None:
         self.app = app
+        # Who a client is may depend on its certificate, which the shortcut does not see.
+        self.shortcut = None if tls.verifies_user else shortcut
         self.idle_seconds_max = tuning.idle_seconds_max
         self._tuning = tuning
         self.loop = asyncio.get_running_loop()

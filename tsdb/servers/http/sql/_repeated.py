@@ -1,0 +1,336 @@
+"""Queries that dashboards repeat: from the bytes of a request to a fast worker, and back, without the layers between.
+
+    bytes ─▶ headers as before? ─▶ parameters ─▶ a known shape? ─▶ turn of a fast worker ─▶ head and body of the answer
+
+A query of a known shape takes half a millisecond in a fast worker, and as long in the layers that a request goes
+through here: a task, timeouts, the session, the planner, the streaming of the answer. Nearly all of that comes to the
+same for each request of a client, so the shortcut keeps it:
+
+- What a block of headers says (who asks, which time zone, which codings are accepted) is read once for each block.
+- The session is made once for each client, block and database.
+- Everything else is as ever. Rights, the table and its snapshot are looked up for each query (`find_repeated`), and it
+  is in the process list. Whatever is unusual is left to the application, with the bytes as they came.
+
+For clients that are not alone: a query of one that is alone runs inline, sooner than any worker could answer.
+docs/decisions/0013-fast-workers.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from time import perf_counter
+from typing import NamedTuple
+
+from tsdb.auth import Authenticator, AuthError
+from tsdb.database import DatabaseGate, DatabasePort, NotReady, RepeatedQuery
+from tsdb.engine.lending import Lender
+from tsdb.errors import TsdbError
+from tsdb.query import Session
+from tsdb.servers.fast_workers import Encode, FastAnswer, FastWorkers, Lent
+from tsdb.servers.http._auth import read_credentials
+from tsdb.servers.http._errors import error_response, full_error_body
+from tsdb.servers.http.sql._answers import AnswerEncoder, raw_answer_headers
+from tsdb.servers.http.sql._parameters import FORM, Format, read_format
+from tsdb.servers.http.wire import (
+    BODY_BYTES_MIN,
+    CLIENT_GONE,
+    BadHead,
+    Head,
+    HttpConnection,
+    Message,
+    Params,
+    Request,
+    Response,
+    ResponseEncoder,
+    ShortExchange,
+    compress,
+    parse_head,
+    route_meter,
+)
+from tsdb.telemetry import is_tracing
+
+PATH = "/v1/sql"
+REQUEST_BYTES_MAX = 16 << 10
+"""A larger request is left to the application."""
+BLOCKS_MAX = 512
+"""How many blocks of headers are known; the oldest is forgotten."""
+BLOCK_BYTES_MAX = 4 << 10
+"""A longer block of headers is left to the application."""
+SESSIONS_MAX = 8
+"""How many sessions are kept for a connection."""
+TIMEOUT_SECONDS_MIN = 10.0
+"""With a shorter timeout requests have to be watched: the application does that."""
+
+_POST, _GET = b"POST /v1/sql", b"GET /v1/sql"
+_VERSION = b" HTTP/1.1"
+_PARAMETERS = frozenset({"sql", "db", "format"})
+_UNUSUAL = frozenset(
+    {b"expect", b"transfer-encoding", b"content-encoding", b"upgrade", b"x-tsdb-timeout", b"x-greptime-timeout"}
+)
+"""Headers of requests that are left to the application."""
+
+MakeSession = Callable[[Request, Params, DatabasePort], Session]
+
+
+class _Block(NamedTuple):
+    """What a block of headers says."""
+
+    length: int
+    is_form: bool
+    """Whether a body, if there is one, has parameters."""
+    accepted: str | None
+    credentials: tuple[str, str] | None
+
+
+class RepeatedQueries:
+    """The shortcut for `/v1/sql`. Used on the event loop alone."""
+
+    def __init__(
+        self,
+        gate: DatabaseGate,
+        authenticator: Authenticator,
+        fast_workers: FastWorkers,
+        make_session: MakeSession,
+        *,
+        table_bytes_max: int,
+        timeout_seconds: float,
+    ) -> None:
+        self._gate = gate
+        self._authenticator = authenticator
+        self._workers = fast_workers
+        self._make_session = make_session
+        self._table_bytes_max = table_bytes_max
+        self._is_watching = 0 < timeout_seconds < TIMEOUT_SECONDS_MIN
+        self._database: DatabasePort
+        self._blocks: OrderedDict[bytes, _Block | None] = OrderedDict()
+        self._get, self._post = route_meter("GET", PATH), route_meter("POST", PATH)
+        self.in_flight = 0
+
+    def take(self, connection: HttpConnection, data: bytes) -> bool:
+        """Take a request if it is a query of a known shape; False leaves it to the application."""
+        is_post = data.startswith(_POST)
+        if not (is_post or data.startswith(_GET)) or len(data) > REQUEST_BYTES_MAX or self._is_watching or is_tracing():
+            return False
+        if connection.note_request():
+            return False
+        started = perf_counter()
+        end = data.find(b"\r\n\r\n")
+        line_end = data.find(b"\r\n", 0, end + 2)
+        encoded = _query_of(data[len(_POST if is_post else _GET) : line_end])
+        if end < 0 or encoded is None:
+            return False
+        headers = data[line_end:end]
+        block = self._blocks.get(headers) or self._read_block(headers, data)
+        if block is None or len(data) != end + 4 + block.length or (block.length and not is_post):
+            return False
+        wanted = _read_parameters(encoded, data[end + 4 :] if is_post and block.is_form else b"")
+        if wanted is None or (is_post and not block.is_form):
+            return False
+        query = self._find(connection, data, headers, block, wanted)
+        if query is None:
+            return False
+        exchange = RepeatedExchange(self, connection, data, query, block, wanted, started, is_post=is_post)
+        connection.begin_short(exchange)
+        self.in_flight += 1
+        if not self._workers.submit(query.key, exchange):
+            exchange.answered(None)
+        return True
+
+    def _read_block(self, headers: bytes, data: bytes) -> _Block | None:
+        """Read a block of headers that is not known, or that is unusual."""
+        if headers in self._blocks or len(headers) > BLOCK_BYTES_MAX:
+            return None
+        try:
+            head = parse_head(data)
+        except BadHead:
+            return None
+        if head is None:
+            return None
+        block = self._blocks[headers] = _block_of(head, needs_login=self._authenticator.is_enabled)
+        if len(self._blocks) > BLOCKS_MAX:
+            self._blocks.popitem(last=False)
+        return block
+
+    def _find(
+        self, connection: HttpConnection, data: bytes, headers: bytes, block: _Block, wanted: _Wanted
+    ) -> RepeatedQuery | None:
+        """Return the query of a request if its shape is known."""
+        try:
+            database = self._database = self._gate.database
+            identity = None
+            if self._authenticator.is_enabled:
+                if block.credentials is None:
+                    return None
+                user, password = block.credentials
+                identity = self._authenticator.recall_password(user, password, client=connection.client_host)
+                if identity is None:
+                    return None
+            kept = headers, wanted.database
+            session = connection.kept.get(kept)
+            if session is None:
+                session = self._session(connection, data, wanted, database)
+                if len(connection.kept) >= SESSIONS_MAX:
+                    connection.kept.clear()
+                connection.kept[kept] = session
+            if identity is not None:
+                session.identity, session.user = identity, identity.name
+            return database.find_repeated(wanted.text, session)
+        except (NotReady, AuthError, TsdbError):
+            # Whatever it is, the application meets it too, and reports it.
+            return None
+
+    def _session(self, connection: HttpConnection, data: bytes, wanted: _Wanted, database: DatabasePort) -> Session:
+        head = parse_head(data)
+        assert head is not None, "the same bytes were read before"
+        chosen = Params([] if wanted.database is None else [("db", wanted.database)])
+        return self._make_session(_request_of(head, connection.client_host), chosen, database)
+
+    def end(self, exchange: RepeatedExchange, *, is_answered: bool) -> None:
+        """End the query of an exchange; raises if it was killed meanwhile."""
+        self.in_flight -= 1
+        self._database.end_repeated(exchange.query, is_answered=is_answered)
+
+    def note(self, exchange: RepeatedExchange, status: int) -> None:
+        """Count an answer."""
+        meter = self._post if exchange.is_post else self._get
+        meter.observe(status, perf_counter() - exchange.started)
+
+    def encoder_of(self, wanted: _Wanted, session: Session, started: float) -> AnswerEncoder:
+        return AnswerEncoder(wanted.format.encode, started, None, None, None, session.time_zone, self._table_bytes_max)
+
+
+class RepeatedExchange(ShortExchange):
+    """One query, from its request to the answer."""
+
+    __slots__ = ("_accepted", "_connection", "_data", "_format", "_owner", "encode", "is_post", "query", "started")
+
+    def __init__(
+        self,
+        owner: RepeatedQueries,
+        connection: HttpConnection,
+        data: bytes,
+        query: RepeatedQuery,
+        block: _Block,
+        wanted: _Wanted,
+        started: float,
+        *,
+        is_post: bool,
+    ) -> None:
+        self._owner = owner
+        self._connection = connection
+        self._data = data
+        self._format = wanted.format
+        self._accepted = block.accepted
+        self.query = query
+        self.started = started
+        self.is_post = is_post
+        self.encode: Encode = owner.encoder_of(wanted, query.session, started)
+
+    def lend(self, lender: Lender) -> Lent | None:
+        return None if self._connection.is_lost else self.query.lend(lender)
+
+    def answered(self, answer: FastAnswer | None) -> None:
+        """Send the answer; without one the application gets the request."""
+        try:
+            self._owner.end(self, is_answered=answer is not None)
+            if answer is None:
+                self._connection.give_back(self._data)
+                return
+            response = Response(answer.body)
+            response.raw_headers = raw_answer_headers(self._format, round((perf_counter() - self.started) * 1000))
+        except TsdbError as error:
+            elapsed_ms = round((perf_counter() - self.started) * 1000)
+            response = error_response(error, elapsed_ms, full_error_body)
+        if self._accepted is None or len(response.body) < BODY_BYTES_MIN:
+            self._send(response)
+        else:
+            # More than a little is compressed on a thread.
+            asyncio.get_running_loop().create_task(self._send_compressed(response, self._accepted))
+
+    async def _send_compressed(self, response: Response, accepted: str) -> None:
+        packed = await compress(response, accepted)
+        assert isinstance(packed, Response), "an answer that is there is compressed as a whole"
+        self._send(packed)
+
+    def _send(self, response: Response) -> None:
+        body = response.body
+        encoder = ResponseEncoder(is_head=False, is_modern=True, is_kept=True)
+        headers = [*response.raw_headers, (b"content-length", b"%d" % len(body))]
+        ends = self._connection.is_ending
+        head = encoder.head(response.status, headers, is_whole=True, ends_connection=ends)
+        self._owner.note(self, CLIENT_GONE if self._connection.is_lost else response.status)
+        self._connection.answer_short(head + body)
+
+
+class _Wanted(NamedTuple):
+    """What a request asks for."""
+
+    text: str
+    database: str | None
+    format: Format
+
+
+def _query_of(rest: bytes) -> bytes | None:
+    """Return the query string of a request line behind its path; None if it is not that of the path."""
+    if not rest.endswith(_VERSION):
+        return None
+    target = rest[: -len(_VERSION)]
+    if not target:
+        return b""
+    return target[1:] if target[:1] == b"?" and target.isascii() and b" " not in target else None
+
+
+def _read_parameters(query: bytes, form: bytes) -> _Wanted | None:
+    """Return what the parameters ask for; None if that is not a plain query."""
+    try:
+        pairs = [*(Params.parse(query) if query else ()), *(Params.parse(form) if form else ())]
+        found = dict(pairs)
+        if len(found) != len(pairs) or not found.keys() <= _PARAMETERS:
+            return None
+        text, database = found.get("sql", ""), found.get("db")
+        if text[: len("select")].lower() != "select" or ";" in text or database == "":
+            return None
+        return _Wanted(text, database, read_format(found.get("format")))
+    except TsdbError:
+        return None
+
+
+def _block_of(head: Head, *, needs_login: bool) -> _Block | None:
+    """Return what a block of headers says; None if it says anything unusual."""
+    named = dict(head.headers)
+    is_twice = len(named) < len(head.headers)
+    if (
+        is_twice
+        or not (head.is_kept and head.is_modern)
+        or head.length is None
+        or not named.keys().isdisjoint(_UNUSUAL)
+    ):
+        return None
+    kind = named.get(b"content-type")
+    is_form = kind is None or kind.partition(b";")[0].strip().lower() == FORM.encode()
+    accepted = named.get(b"accept-encoding")
+    credentials = None
+    if needs_login:
+        try:
+            credentials = read_credentials(_request_of(head, ""))
+        except AuthError:
+            return None
+    return _Block(head.length, is_form, None if accepted is None else accepted.decode("latin-1"), credentials)
+
+
+def _request_of(head: Head, client: str) -> Request:
+    """Return a request for those who look at its headers."""
+    scope = {
+        "method": head.method,
+        "path": head.path,
+        "query_string": b"",
+        "headers": head.headers,
+        "client": (client, ""),
+    }
+    return Request(scope, _receive_nothing, body_limit=0)
+
+
+async def _receive_nothing() -> Message:
+    return {"type": "http.disconnect"}
