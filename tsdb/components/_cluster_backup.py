@@ -15,7 +15,7 @@ from tsdb.components._stores import OpenStores
 from tsdb.engine import Engine
 from tsdb.errors import DeadlineExceeded
 from tsdb.kv import KvUnavailable, MirrorKv
-from tsdb.meta.client import MetaClient, MirrorRoutes
+from tsdb.meta.client import MetaClient, MirrorRoutes, read_order
 from tsdb.remote import RemoteRegions
 
 _COPY_SECONDS = 60.0
@@ -46,7 +46,8 @@ def make_backup_verbs(
             yield _Link(meta, mirror, regions)
 
     places = DestinationPlaces(home, stores.storages(), is_cluster=True)
-    service = BackupService(ClusterSource(open_link), places, version=build_info().version, clock=clock)
+    source = ClusterSource(open_link, own_log=lambda: engine().context.wal.node_log)
+    service = BackupService(source, places, version=build_info().version, clock=clock)
     return BackupVerbs(service, BackupNode(engine, places, check_owned, name=name))
 
 
@@ -71,6 +72,9 @@ class _Link:
 
     def release_tables(self, token: str) -> bool:
         return self._meta.release_tables(token)
+
+    def order(self) -> tuple[int, int] | None:
+        return read_order(self._mirror)
 
 
 def _refuse(*_: object) -> NoReturn:
