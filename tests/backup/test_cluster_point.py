@@ -71,11 +71,11 @@ def test_every_mark_after_a_backup_can_be_reached(tmp_path: Path, seed: int) -> 
     try:
         model = ClusterModel(world, seed)
         marks = []
-        for number in range(60):
+        for number in range(44):
             model.step()
-            if number in (12, 34):
+            if number in (8, 24):
                 world.back_up()
-            if number in (22, 33, 45, 59):
+            if number in (16, 23, 34, 43):
                 marks.append((world.now(), model.copy()))
         for to_ns, expected in marks:
             restored = world.restore(to_ns)

@@ -70,23 +70,29 @@ def test_a_cluster_is_restored_to_a_time_after_a_move_and_the_loss_of_a_datanode
         # The next row may be under way; the one behind it is begun later.
         begun = {host: last + 1 for host, last in writers.acknowledged.items()}
         writers.wait_progress(3)
+    rows = busy.sql(f"ADMIN restore_table('nightly', 'latest', 'public.cpu', 'cpu_then', '{to_time}')", timeout=300)
+    then = busy.sql(ROWS.replace("FROM cpu", "FROM cpu_then"), frontend=1)
+    assert rows == [[len(then)]]
+    _check(then, before, begun)
+    assert len(busy.place_of("cpu_then")) == 3
     busy.sql("DROP TABLE other; TRUNCATE TABLE cpu; CREATE DATABASE later")
     listed = place.run("backup", "list", "--from", "default:nightly", "-c", str(place.configuration()), "--datanode")
     [line] = [line for line in listed.splitlines() if line.startswith("first")]
     # The last two words are when it can be rolled forward to.
     assert " ".join(line.split()[-2:]) >= to_time[:19].replace("T", " "), listed
-    _restore_server(place, to_time, before, begun)
+    # Both ways lead to the same rows.
+    assert _restore_server(place, to_time) == then
     _restore_cluster(place, to_time, before, begun, tmp_path_factory)
 
 
-def _restore_server(place: BackupPlace, to_time: str, before: dict[str, int], begun: dict[str, int]) -> None:
+def _restore_server(place: BackupPlace, to_time: str) -> list[list[Any]]:
     home = place.directory / "server"
     file = place.restoring("server", f'data_home = "{home}"')
     place.run("restore", "--from", "old:backup/nightly", "--to-time", to_time, "-c", str(file), "-q")
     with tsdb.connect(home) as db:
-        _check([list(row) for row in db.sql(ROWS).fetchall()], before, begun)
         assert db.sql("SELECT v, w FROM other ORDER BY ts").fetchall() == [(1.0, None), (2.0, None), (3.0, 3.0)]
         assert ("later",) not in db.sql("SHOW DATABASES").fetchall()
+        return [list(row) for row in db.sql(ROWS).fetchall()]
 
 
 def _restore_cluster(

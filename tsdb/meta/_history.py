@@ -77,13 +77,15 @@ class CatalogHistory:
         }
         if not changes:
             return transact(operations)
+        if self._keepers() is None:
+            try:
+                return transact(operations)
+            finally:
+                with self._lock:
+                    self._needs_base = True
         # Across the transaction: what is noted is in the order in which it was made.
         with self._lock:
-            keepers = self._keepers()
-            if keepers is None:
-                self._needs_base = True
-                return transact(operations)
-            return self._record(operations, changes, transact, keepers)
+            return self._record(operations, changes, transact, self._keepers() or ())
 
     def keep_up(self, transact: Transact) -> None:
         """Note everything there is, if that is due: a leadership has begun, or a note failed."""

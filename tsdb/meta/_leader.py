@@ -42,8 +42,8 @@ from tsdb.units import Duration
 
 STEP_TIMEOUT = Duration.of_seconds(10)
 """How long one step of a change may wait for datanodes."""
-_NOTE_TIMEOUT = Duration.of_seconds(5)
-"""How long one datanode may take to note a change."""
+_NOTE_TIMEOUT, _BASE_TIMEOUT = Duration.of_seconds(5), Duration.of_seconds(30)
+"""How long one datanode may take to note a change, or everything there is."""
 _HOUSEKEEPING_SECONDS = 5.0
 _AGAIN_SECONDS_MIN, _AGAIN_SECONDS_MAX = 0.5, 60.0
 """How often what was interrupted is tried again: less and less often while it cannot be finished."""
@@ -119,7 +119,7 @@ class MetaLeader:
             scan=store.scan,
             confirm=lambda: leadership.transact([], []),
             keepers=self._keepers,
-            send=lambda peer, note: self._regions.backup(peer, "note", note, timeout=_NOTE_TIMEOUT),
+            send=self._send_note,
         )
         self._catalog: Catalog | None = None
         self.holds = TableHolds(self.procedures, self.kv, self._wait_recovered, self._stopped)
@@ -272,6 +272,9 @@ class MetaLeader:
             return None
         alive = [each.description for each in states if self.nodes.is_alive(each)]
         return [Peer(each.node_id, each.address) for each in alive]
+
+    def _send_note(self, peer: Peer, note: Mapping[str, Any]) -> None:
+        self._regions.backup(peer, "note", note, timeout=_BASE_TIMEOUT if note["is_base"] else _NOTE_TIMEOUT)
 
     def _misplaced(self, node_id: int, regions: Sequence[RegionId]) -> list[RegionId]:
         """Return those of a node's regions that are not placed there. The copy may be old: the store decides."""

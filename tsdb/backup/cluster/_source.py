@@ -104,14 +104,25 @@ class ClusterSource:
         with self._open_link() as link, ThreadPoolExecutor(PARALLELISM, "tsdb-backup-nodes") as pool:
             nodes = BackupNodes(link.regions, request, self._ids.token(_ID_BYTES), pool)
             try:
-                own = self._own_log()
-                positions = join_positions(own, nodes.positions()) if own is not None else None
+                place, positions = self._find_logs(nodes, request)
                 captured = _Capturing(link, nodes, request, self._times, self._ids).run()
-                if own is not None and positions is not None:
-                    captured.place, captured.positions = own.place, positions
+                captured.place, captured.positions = place, positions
                 yield captured
             finally:
                 nodes.release()
+
+    def _find_logs(self, nodes: BackupNodes, request: BackupRequest) -> tuple[str, tuple[NodePosition, ...] | None]:
+        """Return where the logs of all nodes are; the own one may be opened again just now."""
+        deadline = time.monotonic() + self._times.away_seconds
+        while True:
+            request.progress.check()
+            try:
+                own = self._own_log()
+                return ("", None) if own is None else (own.place, join_positions(own, nodes.positions()))
+            except TsdbError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(self._times.pause_seconds)
 
 
 @dataclass(slots=True)

@@ -4,6 +4,10 @@
     state    {id}                                           ◀─ {job, error or null}
     cancel   {id}                                           ◀─ {job, error or null}
 
+    restore         {arguments, database}                   ◀─ {id}
+    restore_state   {id}                                    ◀─ {is_ended, rows, error or null}
+    restore_cancel  {id}                                    ◀─ {is_ended, rows, error or null}
+
     position {}                                             ◀─ {position or null}
     note     {order, is_base, metadata}                     ◀─ {}
 
@@ -13,9 +17,9 @@
     look     {backup, taken}                                ◀─ {counts, outcomes: [outcome, …]}
     release  {backup}                                       ◀─ {}
 
-The first three are asked of the datanode that makes the backup, the others are what it asks of all; `note` is what the
-leading metadata server asks, whenever tables change. Values travel by the codec of the data plane, errors as their
-classes. `taken` is how many outcomes the asker has.
+Frontends ask the first six: of the datanode that makes a backup, or restores a table. The others are what the one that
+makes a backup asks of all; `note` is what the leading metadata server asks, whenever tables change. Values travel by
+the codec of the data plane, errors as their classes. `taken` is how many outcomes the asker has.
 """
 
 from __future__ import annotations
@@ -168,6 +172,13 @@ def read_text(request: Mapping[str, Any], name: str) -> str:
     found = request.get(name)
     if not isinstance(found, str) or not 0 < len(found) <= TEXT_MAX:
         raise InvalidArguments(f"{name} of a step of a backup is a text of 1 to {TEXT_MAX} characters")
+    return found
+
+
+def read_texts(request: Mapping[str, Any], name: str) -> list[str]:
+    found = request.get(name)
+    if not isinstance(found, list) or not all(isinstance(each, str) and len(each) <= TEXT_MAX for each in found):
+        raise InvalidArguments(f"{name} of a step of a backup are texts of at most {TEXT_MAX} characters")
     return found
 
 
