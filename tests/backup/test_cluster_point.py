@@ -236,6 +236,18 @@ def test_what_cannot_be_repeated_is_refused(world: ClusterPointWorld) -> None:
     world.restore(late, tables=["public.other"]).close()
 
 
+def test_what_cannot_be_repeated_is_refused_although_a_later_owner_is_read_first(world: ClusterPointWorld) -> None:
+    region = first_region(world)
+    world.hand_over(region, 3)
+    write(world, "b")
+    world.run("ADMIN discard_unflushed('cpu')")
+    world.hand_over(region, 1)
+    world.run("ALTER TABLE cpu ADD COLUMN w DOUBLE")
+    late = world.now()
+    write(world, "c")
+    assert "rows in memory were discarded in table public.cpu" in refusal(world, late)
+
+
 def test_a_change_that_no_datanode_notes_is_not_acknowledged(world: ClusterPointWorld) -> None:
     for node in world.nodes.values():
         node.is_dead = True

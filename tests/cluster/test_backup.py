@@ -27,7 +27,11 @@ ROWS = "SELECT host, ts, v FROM cpu ORDER BY host, ts"
 
 def test_a_directory_that_datanodes_do_not_share_is_refused(cluster: Cluster) -> None:
     """Each datanode of this cluster has files of its own; nothing is left behind, and no backup is listed."""
-    cluster.sql("CREATE TABLE backed_up (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host))")
+    # Its regions are on different datanodes: not only the one that makes the backup has files.
+    cluster.sql(
+        "CREATE TABLE backed_up (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) "
+        "PARTITION ON COLUMNS (host) (host < 'h', host >= 'h')"
+    )
     cluster.sql("INSERT INTO backed_up VALUES ('a', 1, 1)")
     try:
         error = _refused(cluster, "ADMIN backup('nightly')")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tsdb.backup._errors import RestoreRefused
 from tsdb.backup._format import BackupSummary
-from tsdb.backup._past import as_kv, content_of, note_of, read_log
+from tsdb.backup._past import as_kv, content_of, exactly_timed, note_of, read_log
 from tsdb.backup._planning import KnownPast
 from tsdb.backup._position import ClusterPosition, NodePosition
 from tsdb.backup._repository import Repository
@@ -33,6 +33,7 @@ def read_cluster(
     pairs, backup = content_of(repository, summary)
     whole = PastRoll(to_ns, metadata={}, regions={each: note_of(region) for each, region in backup.items()})
     opened: dict[int, PastLog] = {}
+    rolls: list[PastRoll] = []
     for node, start, known in _starts(position, logs):
         roll = PastRoll(
             to_ns,
@@ -42,11 +43,17 @@ def read_cluster(
             runs=whole.runs,
             catalog=whole.catalog,
             noted_by=whole.noted_by,
+            backup_versions=whole.backup_versions,
             node=node,
+            is_member=True,
         )
         log = opened[node] = logs.of(node)
-        read_log(roll, log, start, summary, captured_ms=position.captured_ms, of=f"datanode {node}")
+        read_log(roll, log, start, summary, captured_ms=position.captured_ms)
         _check_terms(roll, log, known, node)
+        rolls.append(roll)
+    for roll in rolls:
+        with exactly_timed(roll):
+            roll.check_base()
     metadata = as_kv(roll_catalog(pairs, position.order, whole.catalog, to_ns))
     chosen = keep_tables(metadata, tables) if tables else None
     return KnownPast(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tsdb.backup._errors import RestoreRefused
 from tsdb.backup._format import BackedUpRegion, BackupSummary, MetadataPair
 from tsdb.backup._repository import Repository
@@ -37,12 +40,11 @@ def note_of(region: BackedUpRegion) -> RegionNote:
     return RegionNote(region.region_id, region.directory, region.table, "in the backup", region.manifest)
 
 
-def read_log(
-    roll: PastRoll, log: PastLog, start: LogPlace, summary: BackupSummary, *, captured_ms: int, of: str = "the server"
-) -> None:
+def read_log(roll: PastRoll, log: PastLog, start: LogPlace, summary: BackupSummary, *, captured_ms: int) -> None:
     """Read a log from a place on, as far as it matters; RestoreRefused if that cannot be known exactly."""
     try:
-        roll.read(log, start)
+        with exactly_timed(roll):
+            roll.read(log, start)
     except LogHole as hole:
         captured_ns = captured_ms * NS_PER_MS
         reached = max(roll.last_ns + 1, captured_ns)
@@ -52,7 +54,15 @@ def read_log(
             hint=f"with this backup, points from {format_time(captured_ns)} to {format_time(reached)} can be reached;"
             " choose one of these or a later backup, and a longer wal.shared.retention for the future",
         ) from hole
+
+
+@contextmanager
+def exactly_timed(roll: PastRoll) -> Iterator[None]:
+    """Refuse what may have happened before the moment or later; RestoreRefused."""
+    try:
+        yield
     except UnknownTime as unknown:
+        of = f"datanode {roll.node}" if roll.is_member else "the server"
         raise RestoreRefused(
             f"{unknown.what} between {format_time(unknown.after_ns)} and {format_time(unknown.before_ns)}, and when"
             f" exactly is not known: {of} was restarted",

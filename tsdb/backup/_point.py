@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tsdb.backup._cluster_point import cluster_rolls_until, read_cluster
 from tsdb.backup._errors import BackupNotFound, RestoreRefused
 from tsdb.backup._format import BackupSummary
-from tsdb.backup._past import as_kv, content_of, note_of, read_log
+from tsdb.backup._past import as_kv, content_of, exactly_timed, note_of, read_log
 from tsdb.backup._planning import KnownPast, PointInTime, plan_regions
 from tsdb.backup._position import ClusterPosition, LogPosition
 from tsdb.backup._repository import LATEST, Repository
@@ -150,6 +150,8 @@ def _read_server(
         to_ns, metadata=pairs, regions={each: note_of(region) for each, region in backup.items()}, node=position.node
     )
     read_log(roll, log, start, summary, captured_ms=position.captured_ms)
+    with exactly_timed(roll):
+        roll.check_base()
     _check_terms(roll, log, position, to_ns)
     if position.acknowledges_locally and not (roll.is_complete or is_shipped or log.is_ended()):
         reached = format_time(max(roll.last_ns + 1, position.captured_ms * NS_PER_MS))

@@ -62,8 +62,12 @@ class PastRoll:
     """Changes of the metadata of a cluster, whether they count or not."""
     node: int = 0
     """The node whose log it is. The rolls of several nodes share what is known of regions, and the catalog."""
+    is_member: bool = False
+    """The node is one of a cluster: regions may be elsewhere."""
     noted_by: dict[int, int] = field(default_factory=dict)
     """The node that last noted each region."""
+    backup_versions: dict[int, int] = field(default_factory=dict)
+    """The versions of the manifests in the backup."""
     last_ns: int = 0
     """The latest time before the moment that the log knows."""
     is_over: bool = False
@@ -76,9 +80,15 @@ class PastRoll:
     """Terms whose rows were acknowledged before the store had them."""
     data_terms: set[int] = field(default_factory=set)
     """Terms with entries that count."""
+    _later_base: tuple[Note, int] | None = None
+    """The first thing behind the moment, if that is a note of everything, and its time."""
+
+    def __post_init__(self) -> None:
+        if not self.backup_versions:
+            self.backup_versions.update({each: note.manifest["version"] for each, note in self.regions.items()})
 
     def read(self, log: PastLog, start: LogPlace) -> None:
-        """Take the objects from a place on, as far as they can matter; LogHole, UnknownTime."""
+        """Take the objects from a place on, as far as they can matter; then `check_base`. LogHole, UnknownTime."""
         try:
             for found in log.objects(start):
                 if self.is_over and not self._may_count(found):
@@ -134,7 +144,7 @@ class PastRoll:
         if self._counts(found, frame.logged_ns, header.region_id):
             self._apply(found.place, note)
         elif note.is_base and not was_over:
-            self._check_base(note, frame.logged_ns)
+            self._later_base = note, frame.logged_ns
 
     def _counts(self, found: PastObject, logged_ns: int, region_id: int) -> bool:
         """Whether something was appended before the moment; UnknownTime."""
@@ -167,14 +177,21 @@ class PastRoll:
         for region in note.regions:
             known = self.regions.get(region.region_id)
             # The backup may know more than what was noted just before it was taken.
-            if known is None or region.manifest["version"] >= known.manifest["version"]:
+            version = region.manifest["version"]
+            if known is None or version >= known.manifest["version"]:
                 self.regions[region.region_id] = region
                 self.noted_by[region.region_id] = self.node
-                if region.what in IRREVERSIBLE:
-                    self.marks.append(region)
+            if region.what in IRREVERSIBLE and version >= self.backup_versions.get(region.region_id, 0):
+                self.marks.append(region)
 
-    def _check_base(self, note: Note, logged_ns: int) -> None:
-        """A server was started behind the moment: what it found must be what was noted before; UnknownTime."""
+    def check_base(self) -> None:
+        """If a server was started behind the moment, what it found must be what was noted before; UnknownTime.
+
+        To be asked when everything is read that tells of regions.
+        """
+        if self._later_base is None:
+            return
+        note, logged_ns = self._later_base
         changed = [key for key in {*self.metadata, *note.metadata} if self.metadata.get(key) != note.metadata.get(key)]
         changed += [each.table for each in note.regions if not self._is_known(each)]
         if changed:
@@ -183,6 +200,6 @@ class PastRoll:
 
     def _is_known(self, region: RegionNote) -> bool:
         known = self.regions.get(region.region_id)
-        if known is None or self.noted_by.get(region.region_id, self.node) != self.node:
+        if known is None or (self.is_member and self.noted_by.get(region.region_id) != self.node):
             return True  # It was elsewhere then: what became of it there is not known here.
         return all(known.manifest[key] == region.manifest[key] for key in _DEFINITION)
