@@ -83,6 +83,8 @@ class ClusterPointWorld(ClusterWorld):
         self.ended: list[Engine] = []
         self.lost_answers = 0.0
         """How often a datanode notes a change, and the leader does not hear of it."""
+        self.is_deaf = False
+        """No datanode notes anything."""
         self._term = 0
         self._restored = 0
         self._noted = NotedKv()
@@ -125,6 +127,8 @@ class ClusterPointWorld(ClusterWorld):
         return self.random.sample(self.peers(), len(self.nodes))
 
     def _send(self, peer: Peer, note: Mapping[str, Any]) -> None:
+        if self.is_deaf:
+            raise NodeUnavailable("it does not answer", address=peer.address)
         self.backup(peer, "note", note)
         if self.random.random() < self.lost_answers:
             raise NodeUnavailable("the answer was lost", address=peer.address)
@@ -171,7 +175,8 @@ class ClusterPointWorld(ClusterWorld):
     def run(self, text: str) -> list[tuple[Any, ...]]:
         found = self.sql(text)
         assert self._noted.history is not None
-        self._noted.history.check_noted(partial(self._noted.inner.transact, []))
+        if not self.is_deaf:
+            self._noted.history.check_noted(partial(self._noted.inner.transact, []))
         return found
 
     def purge(self) -> None:
@@ -263,6 +268,11 @@ class ClusterModel(Model):
         self.world.start(number)
 
     def change_leader(self) -> None:
+        """Another server leads; the one before may have made a change that nobody noted."""
+        if self.random.random() < 0.5:
+            self.world.is_deaf = True
+            self.create()
+            self.world.is_deaf = False
         self.world.change_leader()
 
     def restart(self, _: str) -> None:
