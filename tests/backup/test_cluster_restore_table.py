@@ -148,6 +148,22 @@ def test_a_frontend_drops_what_a_lost_datanode_has_left(frontend: Frontend, monk
     assert frontend.tables() == {"cpu"}
 
 
+def test_a_frontend_drops_what_a_datanode_has_left_that_was_started_again(frontend: Frontend) -> None:
+    world, ended = frontend.world, threading.Event()
+
+    def start_again(job: TableRestore) -> None:
+        world.run(CPU.replace("TABLE cpu", "TABLE x__restoring"))
+        frontend.restores._jobs.clear()
+        ended.wait(60)
+        raise Cancelled("the process ends")
+
+    frontend.before = start_again
+    with pytest.raises(BackupFailed, match="datanode 1, which restored the table, was started again"):
+        frontend.restore("latest", "public.cpu", "x")
+    ended.set()
+    assert frontend.tables() == {"cpu"}
+
+
 def test_a_restore_that_nobody_asks_for_is_cancelled() -> None:
     cancelled = threading.Event()
 

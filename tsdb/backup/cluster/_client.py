@@ -96,6 +96,11 @@ class RemoteRestore:
                     hint="try again",
                 ) from error
             is_ended = False
+        except InvalidArguments as error:
+            # It does not know of the restore any more.
+            raise BackupFailed(
+                f"datanode {self._peer.node_id}, which restored the table, was started again", hint="try again"
+            ) from error
         if not is_ended:
             time.sleep(seconds)
         return is_ended
