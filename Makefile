@@ -60,7 +60,7 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd
 	TSDB_INDEX_TIMES=20 $(BIN)/pytest tests/engine/scan/test_indexed.py $(ARGS)
 	TSDB_LOG_EXAMPLES=10000 $(BIN)/pytest tests/engine/log $(ARGS)
 	TSDB_MOVES_EXAMPLES=5000 $(BIN)/pytest tests/engine/moves $(ARGS)
-	TSDB_POINT_SEEDS=200 $(BIN)/pytest tests/backup/test_point.py $(ARGS)
+	TSDB_POINT_SEEDS=200 $(BIN)/pytest tests/backup/test_point.py tests/backup/test_cluster_point.py $(ARGS)
 	TSDB_SIMULATION_SEEDS=1000 $(BIN)/pytest tests/simulation $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)

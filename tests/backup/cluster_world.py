@@ -12,12 +12,12 @@ from tsdb.auth import Authenticator
 from tsdb.backup import BackupSummary, DestinationPlaces, StoragePlace, take_backup
 from tsdb.backup.cluster import BackupNode, ClusterSource, ClusterTimes
 from tsdb.catalog import Catalog, all_places, delete_places, directories_of_all, put_places
-from tsdb.clock import SystemClock
+from tsdb.clock import Clock, SystemClock
 from tsdb.components._assembly import AssemblyOptions, assemble
 from tsdb.database import Affected, DatabaseOptions
 from tsdb.engine import Engine, Wal
 from tsdb.engine.errors import RegionNotFound
-from tsdb.kv import MemoryKv, Operation
+from tsdb.kv import KvStore, MemoryKv, Operation
 from tsdb.memory import MemoryReport
 from tsdb.model import Peer, RegionId, RegionOpening, RegionPlace, TableInfo, table_id_of
 from tsdb.query import QueryEngineOptions, Session, read_all
@@ -31,9 +31,9 @@ QUICK = ClusterTimes(away_seconds=30.0, held_seconds=5.0, pause_seconds=0.02)
 class DataNode:
     """An engine, and its part in backups."""
 
-    def __init__(self, world: ClusterWorld, number: int) -> None:
+    def __init__(self, world: ClusterWorld, number: int, regions: Sequence[RegionOpening] = ()) -> None:
         self.number = number
-        self.engine = _open(world.store, world.root / f"wal-{number}", {})
+        self.engine = world.open_engine(number, regions)
         self.is_dead = False
         self.places = DestinationPlaces(
             world.root / f"home-{number}",
@@ -52,13 +52,16 @@ class DataNode:
 
 
 class ClusterWorld:
-    """Two datanodes, the metadata, and a database over both."""
+    """Some datanodes, the metadata, and a database over all of them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, nodes: int = 2, clock: Clock | None = None) -> None:
         self.root = root
+        self.clock = clock or SystemClock()
         self.store = LocalStore(root / "store")
-        self.kv = MemoryKv()
-        self.nodes = {number: DataNode(self, number) for number in (1, 2)}
+        self.kv = self.open_metadata()
+        self.nodes: dict[int, DataNode] = {}
+        for number in range(1, nodes + 1):
+            self.nodes[number] = DataNode(self, number)
         self.before: Callable[[int, str], None] = lambda node, step: None
         """Called before each request to a datanode."""
         self.asked: list[tuple[int, str]] = []
@@ -66,7 +69,7 @@ class ClusterWorld:
         self.holds: list[str] = []
         self.hold: Callable[[], bool] = lambda: True
         self.was_held: Callable[[], bool] = lambda: True
-        self.catalog = Catalog(self.kv, _Dispatch(self), SystemClock(), placement=_Placement())  # type: ignore[arg-type]
+        self.catalog = Catalog(self.kv, _Dispatch(self), self.clock, placement=_Placement(nodes))  # type: ignore[arg-type]
         options = AssemblyOptions(
             QueryEngineOptions(),
             DatabaseOptions(),
@@ -75,11 +78,18 @@ class ClusterWorld:
             caches=lambda: (),
             address="test",
         )
-        self.database = assemble(self.catalog, _Dispatch(self), self.kv, options, SystemClock())  # type: ignore[arg-type]
+        self.database = assemble(self.catalog, _Dispatch(self), self.kv, options, self.clock)  # type: ignore[arg-type]
         # What the source of backups needs of a cluster.
         self.metadata = self.kv
         self.regions: Any = self
         self.routes: Any = self
+
+    def open_metadata(self) -> KvStore:
+        return MemoryKv()
+
+    def open_engine(self, number: int, regions: Sequence[RegionOpening] = ()) -> Engine:
+        log, _ = Wal.open(self.root / f"wal-{number}", WAL_OPTIONS)
+        return Engine.open(self.store, log, options=OPTIONS, regions=regions, has_housekeeping=False)
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
@@ -98,10 +108,14 @@ class ClusterWorld:
     def move(self, region_id: RegionId) -> None:
         """Move a region to the other node, as an order of an operator does."""
         old = all_places(self.kv)[region_id]
-        new = RegionPlace(3 - old.node_id, old.epoch + 1)
         self.nodes[old.node_id].engine.close_region(region_id, flush=True).result(60)
+        self.open_at(region_id, 3 - old.node_id)
+
+    def open_at(self, region_id: RegionId, node: int, log_nodes: tuple[int, ...] = ()) -> None:
+        """Let a node have a region from now on."""
+        new = RegionPlace(node, all_places(self.kv)[region_id].epoch + 1)
         directory = directories_of_all(self.kv, [region_id])[region_id]
-        opening = RegionOpening(region_id, directory, new.epoch)
+        opening = RegionOpening(region_id, directory, new.epoch, log_nodes)
         assert self.nodes[new.node_id].engine.open_regions([opening]) == {region_id: None}
         places = {each & 0xFFFFFFFF: place for each, place in all_places(self.kv).items() if _same(each, region_id)}
         self.kv.transact([], [put_places(table_id_of(region_id), {**places, region_id & 0xFFFFFFFF: new})])
@@ -126,6 +140,12 @@ class ClusterWorld:
     def release_tables(self, token: str) -> bool:
         return self.was_held()
 
+    def order(self) -> tuple[int, int] | None:
+        return None
+
+    def peers(self) -> list[Peer]:
+        return [node.peer for node in self.nodes.values()]
+
     def catch_up(self) -> None:
         """The metadata is always the newest."""
 
@@ -148,8 +168,12 @@ class ClusterWorld:
 class _Placement:
     """Regions of a table on the nodes in turn."""
 
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+
     def place(self, table: TableInfo) -> list[Operation]:
-        return [put_places(table.id, {number: RegionPlace(1 + number % 2) for number in table.region_numbers})]
+        numbers = table.region_numbers
+        return [put_places(table.id, {each: RegionPlace(1 + each % self._nodes) for each in numbers})]
 
     def forget(self, table_id: int) -> list[Operation]:
         return [delete_places(table_id)]
@@ -173,11 +197,6 @@ class _Dispatch:
             return getattr(node.engine, name)(region_id, *arguments, **named)
 
         return call
-
-
-def _open(store: LocalStore, wal: Path, regions: Any) -> Engine:
-    log, _ = Wal.open(wal, WAL_OPTIONS)
-    return Engine.open(store, log, options=OPTIONS, regions=regions, has_housekeeping=False)
 
 
 def _same(one: RegionId, other: RegionId) -> bool:

@@ -11,11 +11,12 @@ from pathlib import Path
 from tests.backup.world import repository_at, target_at
 from tests.engine.lives import wait_until
 from tsdb.auth import Authenticator
-from tsdb.backup import DestinationPlaces, LogPosition, choose_backup, plan_point, restore_backup
+from tsdb.backup import DestinationPlaces, choose_backup, plan_point, restore_backup
+from tsdb.clock import Clock
 from tsdb.components import LocalDatabase, LocalOptions, ScratchDatabases, open_directory
 from tsdb.components._local import SharedLogOptions
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
-from tsdb.engine import Acknowledge, EngineOptions, PastLog, SharedSettings, WalSettings
+from tsdb.engine import Acknowledge, EngineOptions, PastLogs, SharedSettings, WalSettings
 from tsdb.engine.log.shared import SharedLog
 from tsdb.engine.log.shared.shipper import Shipper
 from tsdb.query import QueryEngineOptions
@@ -57,6 +58,26 @@ class TickingClock:
         self.advance(seconds=-seconds)
 
 
+def open_quietly(
+    home: Path, clock: Clock, log: ObjectStore | None = None, settings: SharedSettings = FAST
+) -> LocalDatabase:
+    """Open a database that does nothing by itself; with `log`, its log is shared."""
+    home.mkdir(parents=True, exist_ok=True)
+    shared = None if log is None else SharedLogOptions(log, "the log", settings)
+    options = LocalOptions(
+        engine=EngineOptions(num_workers=1, max_background_jobs=1),
+        wal=WalSettings(ballast_bytes=Size(0)),
+        shared_log=shared,
+        query=QueryEngineOptions(spill_dir=home / "spill", workers=0),
+        database=DatabaseOptions(copy_root=home / "copy"),
+        authenticator=Authenticator(),
+        backups=DestinationPlaces(home, [], allows_directories=True),
+        scratch=ScratchDatabases(home / "restoring").open,
+        has_housekeeping=False,
+    )
+    return open_directory(home, options=options, clock=clock)
+
+
 class PointWorld:
     """A database that is started again and again over one log."""
 
@@ -71,29 +92,13 @@ class PointWorld:
         self.start()
 
     def start(self) -> None:
-        self.local = self._open(self.root / "home", self.log, self.settings)
+        self.local = open_quietly(self.root / "home", self.clock, self.log, self.settings)
 
     def stop(self, *, crash: bool = False) -> None:
         local, self.local = self.local, None
         if local is not None:
             local.flushes_at_close = not crash
             local.close()
-
-    def _open(self, home: Path, log: ObjectStore | None, settings: SharedSettings = FAST) -> LocalDatabase:
-        home.mkdir(parents=True, exist_ok=True)
-        shared = None if log is None else SharedLogOptions(log, "the log", settings)
-        options = LocalOptions(
-            engine=EngineOptions(num_workers=1, max_background_jobs=1),
-            wal=WalSettings(ballast_bytes=Size(0)),
-            shared_log=shared,
-            query=QueryEngineOptions(spill_dir=home / "spill", workers=0),
-            database=DatabaseOptions(copy_root=home / "copy"),
-            authenticator=Authenticator(),
-            backups=DestinationPlaces(home, [], allows_directories=True),
-            scratch=ScratchDatabases(home / "restoring").open,
-            has_housekeeping=False,
-        )
-        return open_directory(home, options=options, clock=self.clock)
 
     def run(self, text: str) -> list[tuple[object, ...]]:
         assert self.local is not None
@@ -125,8 +130,8 @@ class PointWorld:
         """A moment between what was done before and what comes."""
         return self.clock.now_ns()
 
-    def past_log(self, position: LogPosition) -> PastLog:
-        return PastLog(self.log, position.node)
+    def past_logs(self, place: str) -> PastLogs:
+        return PastLogs(self.log)
 
     def restore(self, to_ns: int, name: str = "latest", tables: Sequence[str] = ()) -> LocalDatabase:
         """Restore to a point in time, and open what there is then."""
@@ -134,10 +139,10 @@ class PointWorld:
         home = self.root / f"restored-{self._restored}"
         repository = repository_at(self.root / "backups")
         summary = choose_backup(repository, to_ns, name)
-        point = plan_point(repository, summary, to_ns, self.past_log, now_ns=self.clock.now_ns(), tables=tables)
+        point = plan_point(repository, summary, to_ns, self.past_logs, now_ns=self.clock.now_ns(), tables=tables)
         with DirectoryLock(home, key="the path"):
             restore_backup(repository, summary, target_at(home), tables=tables, point=point)
-        return self._open(home, None)
+        return open_quietly(home, self.clock)
 
 
 def run(local: LocalDatabase, text: str, session: Session | None = None) -> list[tuple[object, ...]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.backup import BackupDamaged, BackupSummary, LogPosition
+from tsdb.backup import BackupDamaged, BackupSummary, ClusterPosition, LogPosition
 from tsdb.backup._format import (
     BackedUpRegion,
     MetadataPair,
@@ -20,6 +20,7 @@ from tsdb.backup._format import (
     parse_content,
     parse_summary,
 )
+from tsdb.backup._position import NodePosition
 from tsdb.model import RegionId
 
 _TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20)
@@ -48,15 +49,24 @@ _POSITION = st.builds(
     captured_ms=_COUNT,
     acknowledges_locally=st.booleans(),
 )
+_NODE = st.builds(NodePosition, node=_COUNT, term=_COUNT, number=_COUNT, is_kept=st.booleans())
+_CLUSTER = st.builds(
+    ClusterPosition,
+    place=_TEXT,
+    nodes=st.lists(_NODE, max_size=3).map(tuple),
+    order=st.tuples(_COUNT, _COUNT),
+    captured_ms=_COUNT,
+)
 _SUMMARY = st.builds(
     BackupSummary,
     **{
         field.name: _TEXT if field.type == "str" else _COUNT
         for field in fields(BackupSummary)
-        if field.name not in ("damaged", "log")
+        if field.name not in ("damaged", "log", "cluster_log")
     },
     damaged=st.lists(_TEXT, max_size=3).map(tuple),
     log=st.none() | _POSITION,
+    cluster_log=st.none() | _CLUSTER,
 )
 
 

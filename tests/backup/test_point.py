@@ -182,7 +182,7 @@ def test_a_hole_is_refused_with_what_can_be_reached(world: PointWorld) -> None:
     assert hosts(world, parse_time(last[1])) == {"a", "b", "c"}
     assert hosts(world, early) == {"a", "b"}
     [summary] = repository_at(world.root / "backups").summaries()
-    until_ms = rolls_until(summary, world.past_log)
+    until_ms = rolls_until(summary, world.past_logs)
     assert until_ms is not None
     assert early <= until_ms * 1_000_000 <= parse_time(last[1])
 
@@ -315,7 +315,7 @@ def test_a_restore_that_was_interrupted_is_continued(world: PointWorld, point: s
     summary = choose_backup(repository, to_ns)
 
     def restore() -> None:
-        plan = plan_point(repository, summary, to_ns, world.past_log, now_ns=world.now())
+        plan = plan_point(repository, summary, to_ns, world.past_logs, now_ns=world.now())
         with DirectoryLock(home, key="the path"):
             restore_backup(repository, summary, target_at(home), point=plan)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,23 +13,25 @@ import httpx
 import pytest
 
 import tsdb
+from tests.cluster.places import FAILOVER, QUICK_LOG, BackupPlace
 from tests.cluster.running import WAIT_SECONDS_MAX, Cluster, Shape, running_cluster
 from tests.cluster.writers import TABLE, Writers
 from tests.kv.etcd_process import EtcdProcess
-from tests.server_process import TSDB
 from tests.store.services import BUCKET, S3Server
 
 pytestmark = pytest.mark.timeout(900)
 slow = pytest.mark.skipif(os.environ.get("TSDB_CLUSTER") != "all", reason="run by `make failures`")
 
-FAILOVER = {"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"}
-QUICK_LOG = {"TSDB_DATANODE__WAL__SHARED__INTERVAL": "20ms", "TSDB_DATANODE__STORAGE__CACHE_CAPACITY": "0"}
 ROWS = "SELECT host, ts, v FROM cpu ORDER BY host, ts"
 
 
 def test_a_directory_that_datanodes_do_not_share_is_refused(cluster: Cluster) -> None:
     """Each datanode of this cluster has files of its own; nothing is left behind, and no backup is listed."""
-    cluster.sql("CREATE TABLE backed_up (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host))")
+    # Its regions are on different datanodes: not only the one that makes the backup has files.
+    cluster.sql(
+        "CREATE TABLE backed_up (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) "
+        "PARTITION ON COLUMNS (host) (host < 'h', host >= 'h')"
+    )
     cluster.sql("INSERT INTO backed_up VALUES ('a', 1, 1)")
     try:
         error = _refused(cluster, "ADMIN backup('nightly')")
@@ -50,41 +51,13 @@ def _refused(cluster: Cluster, statement: str) -> str:
     return str(response.json()["error"])
 
 
-class _Place:
-    """A bucket with the files of a cluster and its backups, for commands."""
-
-    def __init__(self, s3: S3Server, directory: Path) -> None:
-        self.s3 = s3
-        self.root = s3.new_root()
-        self.directory = directory
-
-    def configuration(self, root: str | None = None) -> Path:
-        """A file with the storage of datanodes; with `root`, that of others, and the one that has the backups."""
-        common = (
-            f'type = "S3"\nbucket = "{BUCKET}"\nendpoint = "{self.s3.endpoint}"\nregion = "us-east-1"\n'
-            'access_key_id = "key"\nsecret_access_key = "top-secret-key"\n'
-        )
-        text = f'[storage]\n{common}root = "{root or self.root}"\ndata_home = "{self.directory / "unused"}"\n'
-        if root is not None:
-            text += f'[[storage.providers]]\nname = "old"\n{common}root = "{self.root}/backup"\n'
-        file = self.directory / f"datanode-{'old' if root is None else 'new'}.toml"
-        file.write_text(text)
-        return file
-
-    def run(self, *arguments: str) -> str:
-        command = [*TSDB, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-        return done.stdout
+@pytest.fixture
+def place(s3: S3Server, tmp_path: Path) -> BackupPlace:
+    return BackupPlace(s3, tmp_path)
 
 
 @pytest.fixture
-def place(s3: S3Server, tmp_path: Path) -> _Place:
-    return _Place(s3, tmp_path)
-
-
-@pytest.fixture
-def busy(tmp_path: Path, etcd: EtcdProcess, place: _Place) -> Iterator[Cluster]:
+def busy(tmp_path: Path, etcd: EtcdProcess, place: BackupPlace) -> Iterator[Cluster]:
     shape = Shape(metasrvs=2, datanodes=3, frontends=2, metasrv_environment=FAILOVER, datanode_environment=QUICK_LOG)
     with running_cluster(tmp_path, shape, etcd=etcd, s3=place.s3, root=place.root) as cluster:
         cluster.sql(TABLE)
@@ -119,7 +92,7 @@ def _rows_of_server(home: Path) -> list[Any]:
 
 
 @slow
-def test_a_backup_goes_on_while_a_region_moves_and_a_datanode_is_lost(busy: Cluster, place: _Place) -> None:
+def test_a_backup_goes_on_while_a_region_moves_and_a_datanode_is_lost(busy: Cluster, place: BackupPlace) -> None:
     with Writers(busy) as writers:
         writers.wait_progress(5)
         region, node = next(iter(busy.place_of("cpu").items()))
@@ -156,7 +129,7 @@ def test_a_backup_goes_on_while_a_region_moves_and_a_datanode_is_lost(busy: Clus
 
 @slow
 def test_a_backup_of_a_cluster_is_restored_into_another_cluster(
-    busy: Cluster, place: _Place, tmp_path_factory: pytest.TempPathFactory
+    busy: Cluster, place: BackupPlace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with Writers(busy) as writers:
         writers.wait_progress(5)

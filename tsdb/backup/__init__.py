@@ -2,7 +2,7 @@
 
     take:     flush ─▶ pin metadata and manifests at one moment ─▶ copy files that the destination lacks ─▶ summary
     restore:  mark the directory ─▶ files, verified ─▶ manifests ─▶ metadata ─▶ remove the mark
-    point:    the backup before it ─▶ the shared log from there on ─▶ what everything was then (`plan_point`)
+    point:    the backup before it ─▶ the shared logs from there on ─▶ what everything was then (`plan_point`)
 
 A destination (`Repository`) holds several backups that share data files. `docs/format/backup.md` describes its objects.
 `BackupService` runs backups inside a server; `cluster` has what a cluster needs beside; everything else works on a
@@ -17,8 +17,9 @@ from tsdb.backup._destination import DestinationPlaces, StoragePlace
 from tsdb.backup._errors import BackupDamaged, BackupFailed, BackupNotFound, RestoreRefused
 from tsdb.backup._format import BackupSummary
 from tsdb.backup._lock import RepositoryLock
-from tsdb.backup._point import OpenLog, PointInTime, choose_backup, format_time, parse_time, plan_point, rolls_until
-from tsdb.backup._position import LogPosition
+from tsdb.backup._planning import PointInTime
+from tsdb.backup._point import OpenLogs, choose_backup, plan_point, rolls_until
+from tsdb.backup._position import ClusterPosition, LogPosition
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._prune import PruneResult, prune_backups
 from tsdb.backup._repository import LATEST, Repository
@@ -26,6 +27,7 @@ from tsdb.backup._restore import RestoreTarget, check_restored, restore_backup
 from tsdb.backup._service import BackupJob, BackupService, BackupState
 from tsdb.backup._source import LocalSource
 from tsdb.backup._take import take_backup
+from tsdb.backup._times import format_time, parse_time
 from tsdb.backup._verify import BackupCheck, verify_backup
 from tsdb.backup.cluster import ClusterBackups, RemoteJob
 
@@ -46,10 +48,11 @@ __all__ = [
     "BackupService",
     "BackupState",
     "BackupSummary",
+    "ClusterPosition",
     "DestinationPlaces",
     "LocalSource",
     "LogPosition",
-    "OpenLog",
+    "OpenLogs",
     "PointInTime",
     "PruneResult",
     "Repository",

@@ -11,11 +11,18 @@ from typing import Any
 import orjson
 
 from tsdb.backup._errors import BackupDamaged
-from tsdb.backup._position import LogPosition
+from tsdb.backup._position import (
+    AnyPosition,
+    ClusterPosition,
+    LogPosition,
+    parse_cluster_position,
+    parse_position,
+)
 from tsdb.model import RegionId
 
 FORMAT = 1
 """Raised by a change that older versions must not read past."""
+_PARSED = frozenset({"damaged", "log", "cluster_log"})
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -43,7 +50,14 @@ class BackupSummary:
     damaged: tuple[str, ...] = field(default=())
     """Data files that were quarantined, as they are; regions that were not served and are left out."""
     log: LogPosition | None = None
-    """From where on the shared log has what came later; None if its past was not kept."""
+    """From where on the shared log has what came later; None if its past was not kept, and for a cluster."""
+    cluster_log: ClusterPosition | None = None
+    """The same of a cluster."""
+
+    @property
+    def position(self) -> AnyPosition | None:
+        """From where on shared logs have what came later, if they were kept."""
+        return self.log or self.cluster_log
 
     def encode(self) -> bytes:
         body = {**asdict(self), "damaged": list(self.damaged)}
@@ -61,11 +75,15 @@ def parse_summary(content: bytes, *, path: str) -> BackupSummary:
         body = value["backup"]
         if hashlib.sha256(orjson.dumps(body)).hexdigest() != value["sha256"]:
             raise BackupDamaged(path, "its checksum is wrong")
-        known = {each.name: body[each.name] for each in fields(BackupSummary) if each.name not in ("damaged", "log")}
-        # Earlier versions did not have it.
-        log = body.get("log")
-        position = None if log is None else LogPosition(**{each.name: log[each.name] for each in fields(LogPosition)})
-        return BackupSummary(**known, damaged=tuple(body["damaged"]), log=position)
+        known = {each.name: body[each.name] for each in fields(BackupSummary) if each.name not in _PARSED}
+        # Earlier versions did not have these.
+        log, cluster_log = body.get("log"), body.get("cluster_log")
+        return BackupSummary(
+            **known,
+            damaged=tuple(body["damaged"]),
+            log=None if log is None else parse_position(log),
+            cluster_log=None if cluster_log is None else parse_cluster_position(cluster_log),
+        )
     except _UNREADABLE as error:
         raise BackupDamaged(path, f"it cannot be understood: {error!r}") from error
 

@@ -22,9 +22,10 @@ from tsdb.backup._copy import copy_pieces, each_in_parallel, hash_pieces
 from tsdb.backup._errors import BackupDamaged, RestoreRefused
 from tsdb.backup._format import BackedUpRegion, BackupSummary, ContentItem, MetadataPair, StoredFile
 from tsdb.backup._layout import content_path, file_path
-from tsdb.backup._point import PointInTime, format_time
+from tsdb.backup._planning import PointInTime
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository, read_pieces
+from tsdb.backup._times import format_time
 from tsdb.catalog import keep_tables, known_regions
 from tsdb.engine import files_of_manifest, manifest_directory, place_region
 from tsdb.engine.listing import DATA

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 from tsdb.backup._errors import BackupFailed
 from tsdb.backup._files import CopiedRegion, FileCopier
+from tsdb.backup._position import AnyPosition, LogPosition, find_position
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
 from tsdb.catalog import CapturedCatalog, Catalog
@@ -63,13 +64,17 @@ class CapturedSource(Protocol):
     def copied(self) -> Generator[CopiedRegion, None, None]:
         """Copy everything, and yield each region when its files are in the destination."""
 
+    @property
+    def position(self) -> AnyPosition | None:
+        """Where shared logs were before the first flush, if they are kept; asked when everything is copied."""
+
 
 class BackupSource(Protocol):
     """What a backup is taken of."""
 
     @property
     def node_log(self) -> NodeLog | None:
-        """The log of the server, if that is shared; None for a cluster, which has several."""
+        """The log of this process, if that is shared."""
 
     def captured(self, request: BackupRequest) -> AbstractContextManager[CapturedSource]:
         """Take everything that was acknowledged before this call; files stay until the block ends.
@@ -87,6 +92,7 @@ class _LocalCapture:
     regions: list[PinnedRegion]
     store: ObjectStore
     request: BackupRequest
+    position: LogPosition | None
 
     def copied(self) -> Generator[CopiedRegion, None, None]:
         progress, files = self.request.progress, [file for region in self.regions for file in region.files()]
@@ -114,8 +120,9 @@ class LocalSource:
     @contextmanager
     def captured(self, request: BackupRequest) -> Iterator[_LocalCapture]:
         """As for every source."""
+        position = find_position(self.node_log)
         self._flush_all(request.progress.check)
-        found = self._pin_all(request)
+        found = self._pin_all(request, position)
         try:
             if not request.skips_damaged:
                 for region in found.regions:
@@ -136,7 +143,7 @@ class LocalSource:
                     continue  # It was dropped meanwhile.
             _results(flushes, check, deadline, "flush", skips_dropped=True)
 
-    def _pin_all(self, request: BackupRequest) -> _LocalCapture:
+    def _pin_all(self, request: BackupRequest, position: LogPosition | None) -> _LocalCapture:
         deadline = time.monotonic() + PIN_SECONDS_MAX
         unavailable: dict[RegionId, str] = {}
         with self._catalog.captured() as catalog:
@@ -149,7 +156,7 @@ class LocalSource:
                         raise not_served(self._catalog.name_of_region(region_id), region_id, error) from error
                     unavailable[region_id] = str(error)
             pinned = _results(pins, request.progress.check, deadline, "pin")
-        return _LocalCapture(catalog, unavailable, pinned, self._engine.context.store, request)
+        return _LocalCapture(catalog, unavailable, pinned, self._engine.context.store, request, position)
 
 
 def _results(

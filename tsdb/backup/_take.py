@@ -18,7 +18,7 @@ from tsdb.backup._files import CopiedRegion
 from tsdb.backup._format import BackupSummary, ContentItem, MetadataPair, encode_item
 from tsdb.backup._layout import check_name, content_path, name_of_time, summary_path
 from tsdb.backup._lock import RepositoryLock
-from tsdb.backup._position import find_position
+from tsdb.backup._position import AnyPosition, ClusterPosition
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
 from tsdb.backup._source import BackupRequest, BackupSource, CapturedSource
@@ -49,7 +49,6 @@ def take_backup(
         _check_new(repository, name)
         _sweep(repository)
         progress.phase = "flushing"
-        position = find_position(source.node_log)
         request = BackupRequest(repository, lock.token, progress, skips_damaged=skips_damaged)
         with source.captured(request) as captured:
             # Rounded up: what was captured is from before.
@@ -57,15 +56,25 @@ def take_backup(
             progress.phase = "copying"
             job = _BackupWriter(repository, captured, progress)
             job.write(name)
+            position = captured.position
         summary = job.summary(name, version, started_ms, clock.now_ns() // 1_000_000)
-        if position is not None:
-            summary = replace(summary, log=replace(position, captured_ms=captured_ms))
+        summary = _with_position(summary, position, captured_ms)
         crash_point("backup.before_summary")
         progress.check()
         lock.check()
         _publish(repository, summary)
         crash_point("backup.after_summary")
     progress.phase = "done"
+    return summary
+
+
+def _with_position(summary: BackupSummary, position: AnyPosition | None, captured_ms: int) -> BackupSummary:
+    """Say in a summary from where on shared logs have what came later."""
+    if isinstance(position, ClusterPosition):
+        # Clocks of other nodes may be ahead of this one.
+        return replace(summary, cluster_log=replace(position, captured_ms=max(captured_ms, position.captured_ms)))
+    if position is not None:
+        return replace(summary, log=replace(position, captured_ms=captured_ms))
     return summary
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tsdb.catalog._capture import capture_cluster, find_tables, place_tables
+from tsdb.catalog._capture import capture_cluster, find_tables, is_of_a_server, place_tables, schema_versions
 from tsdb.catalog._catalog import Catalog
 from tsdb.catalog._changes import CHANGE_KINDS, CatalogChange, apply_change
 from tsdb.catalog._errors import (
@@ -71,6 +71,7 @@ __all__ = [
     "directories_of_all",
     "effective_options",
     "find_tables",
+    "is_of_a_server",
     "keep_tables",
     "known_regions",
     "openings_of",
@@ -81,4 +82,5 @@ __all__ = [
     "read_places",
     "region_names",
     "region_options",
+    "schema_versions",
 ]

@@ -247,8 +247,6 @@ def restore_command(
         raise click.UsageError("--log-from is of use only with --to-time")
     if (store_addrs is None) != (datanodes is None):
         raise click.UsageError("a cluster is restored with both --store-addrs and --datanodes")
-    if store_addrs is not None and to_time is not None:
-        raise click.UsageError("a cluster is restored as a backup has it, without --to-time")
     with quick_imports():
         from tsdb.cli.backups import OfflineCluster, OfflineRestore, run_restore
     cluster = None

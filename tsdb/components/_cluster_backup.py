@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from tsdb.auth import Authenticator
 from tsdb.backup import BackupService, DestinationPlaces
-from tsdb.backup.cluster import BackupNode, BackupVerbs, ClusterSource
+from tsdb.backup.cluster import BackupNode, BackupVerbs, ClusterSource, TableRestore, TableRestores
+from tsdb.catalog import RemoteCatalog
 from tsdb.clock import Clock
+from tsdb.components._assembly import AssemblyOptions, assemble
 from tsdb.components._build_info import build_info
+from tsdb.components._scratch import ScratchDatabases
 from tsdb.components._stores import OpenStores
+from tsdb.database import DatabaseOptions, OpenScratch, Services, Session, restore_table
 from tsdb.engine import Engine
 from tsdb.errors import DeadlineExceeded
 from tsdb.kv import KvUnavailable, MirrorKv
-from tsdb.meta.client import MetaClient, MirrorRoutes
+from tsdb.memory import MemoryReport
+from tsdb.meta.client import MetaClient, MirrorRoutes, read_order
+from tsdb.query import QueryEngineOptions
 from tsdb.remote import RemoteRegions
 
 _COPY_SECONDS = 60.0
@@ -45,9 +52,47 @@ def make_backup_verbs(
             undo.callback(regions.close)
             yield _Link(meta, mirror, regions)
 
+    @contextmanager
+    def open_database() -> Iterator[Services]:
+        """The database of the cluster, as a frontend has it."""
+        with ExitStack() as undo:
+            mirror = MirrorKv(meta.watch(), meta.transact, name="restore")
+            undo.callback(mirror.close)
+            mirror.start(_COPY_SECONDS)
+            regions = RemoteRegions(MirrorRoutes(mirror, meta), clock=clock)
+            undo.callback(regions.close)
+            catalog = RemoteCatalog(mirror, meta.change)
+            database = assemble(catalog, regions, mirror, _restoring(service, scratch, name), clock)
+            undo.callback(database.services.queries.close)
+            undo.callback(database.slow_queries.close)
+            yield database.services
+
+    def restore(arguments: Sequence[str], database: str, job: TableRestore) -> int:
+        with open_database() as services:
+            session = Session(database=database)
+            with services.processes.entered(session, "ADMIN restore_table") as process:
+                job.on_cancel(process.cancel)
+                return restore_table(arguments, services, session, process)
+
+    scratch = ScratchDatabases(home / "restoring").open
     places = DestinationPlaces(home, stores.storages(), is_cluster=True)
-    service = BackupService(ClusterSource(open_link), places, version=build_info().version, clock=clock)
-    return BackupVerbs(service, BackupNode(engine, places, check_owned, name=name))
+    source = ClusterSource(open_link, own_log=lambda: engine().context.wal.node_log)
+    service = BackupService(source, places, version=build_info().version, clock=clock)
+    return BackupVerbs(service, BackupNode(engine, places, check_owned, name=name), TableRestores(restore))
+
+
+def _restoring(service: BackupService, scratch: OpenScratch, name: str) -> AssemblyOptions:
+    """A database that restores a table, and answers nobody."""
+    return AssemblyOptions(
+        QueryEngineOptions(workers=0),
+        DatabaseOptions(),
+        Authenticator(),
+        memory_report=lambda: MemoryReport([], 0),
+        caches=lambda: (),
+        address=name,
+        backups=service,
+        scratch=scratch,
+    )
 
 
 class _Link:
@@ -71,6 +116,9 @@ class _Link:
 
     def release_tables(self, token: str) -> bool:
         return self._meta.release_tables(token)
+
+    def order(self) -> tuple[int, int] | None:
+        return read_order(self._mirror)
 
 
 def _refuse(*_: object) -> NoReturn:

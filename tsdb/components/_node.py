@@ -58,7 +58,14 @@ def await_metasrv(options: MetaClientOptions, ask: Callable[[], T]) -> T:
 
 
 def describe_node(
-    role: NodeRole, node_id: int, address: str, http: str, clock: Clock, *, log: str = ""
+    role: NodeRole,
+    node_id: int,
+    address: str,
+    http: str,
+    clock: Clock,
+    *,
+    log: str = "",
+    keeps_log: bool = False,
 ) -> NodeDescription:
     """This process, with an id that no other start of it has."""
     build = build_info()
@@ -73,6 +80,7 @@ def describe_node(
         commit=build.commit,
         started_ms=clock.now_ns() // 1_000_000,
         log=log,
+        keeps_log=keeps_log,
     )
 
 

@@ -61,6 +61,7 @@ class Datanode:
             str(config.http.addr),
             self._clock,
             log=_log_kind(config),
+            keeps_log=config.wal.shared.enable is True and bool(config.wal.shared.retention),
         )
         self._meta = open_meta_client(config.meta_client)
         self._load = LoadReport(self._clock)
@@ -162,6 +163,8 @@ class Datanode:
             on_fatal=self._fail,
             on_region_lost=self._lose,
         )
+        # Before anything is changed. The metadata belongs to the cluster: its leader has changes of it noted.
+        self._engine.journal(())
         self._server.regions = self._engine
         for region_id, error in self._engine.refused.items():
             _log.warning("a region that is placed here is not open", region=region_id, error=error)

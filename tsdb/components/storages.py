@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from tsdb.backup import DestinationPlaces, LogPosition, RestoreRefused, RestoreTarget, StoragePlace
+from tsdb.backup import DestinationPlaces, RestoreRefused, RestoreTarget, StoragePlace
 from tsdb.backup.cluster import ClusterMetadata
 from tsdb.components._stores import configured_storages, open_store, open_stores, place_of
 from tsdb.config import DatanodeConfig, FileStorage, StandaloneConfig
-from tsdb.engine import PastLog
+from tsdb.engine import PastLogs
 from tsdb.errors import InvalidArguments
 from tsdb.kv import METADATA_FILE, CoordinationStore
 from tsdb.meta.election import LEADER
@@ -48,12 +48,12 @@ def restore_target(config: StoringConfig) -> RestoreTarget:
     )
 
 
-def past_log(config: StoringConfig, position: LogPosition, place: str | None = None) -> PastLog:
-    """Open the shared log of the server that made a backup, to be read; `place` says where it is now, if elsewhere.
+def past_logs(config: StoringConfig, place: str, *, elsewhere: str | None = None) -> PastLogs:
+    """Open the shared logs that a backup goes on with, to be read; `elsewhere` says where they are now, if not there.
 
-    InvalidArguments if it is in no directory and in no storage of the configuration.
+    InvalidArguments if that is no directory and no storage of the configuration.
     """
-    return PastLog(_store_at(config, place or position.place), position.node)
+    return PastLogs(_store_at(config, elsewhere or place))
 
 
 def _store_at(config: StoringConfig, place: str) -> ObjectStore:

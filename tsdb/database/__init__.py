@@ -7,6 +7,7 @@ from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._repeated import RepeatedQuery
 from tsdb.database._services import DatabaseOptions, OpenScratch, RecordType, Services, SlowQuerySettings
+from tsdb.database.copying.restore_table import restore_table
 from tsdb.database.database import Database
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
 from tsdb.database.prometheus.metrics import FederatedSample, Metrics
@@ -42,4 +43,5 @@ __all__ = [
     "note_text",
     "read_all",
     "resolve_database",
+    "restore_table",
 ]

@@ -17,10 +17,13 @@ from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
 from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStore, NodeLog, SegmentFacts
 from tsdb.engine.log.shared import (
+    FIRST,
     Acknowledge,
+    CatalogNote,
     LogHole,
     LogPlace,
     PastLog,
+    PastLogs,
     RegionNote,
     SharedSettings,
     check_not_shared,
@@ -35,17 +38,34 @@ from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.status import JobStatus
 from tsdb.engine.regions import Regions
-from tsdb.engine.rolling import PastRoll, PlacedRegion, ReplayRange, UnknownTime, define_region, roll_forward
+from tsdb.engine.rolling import (
+    EntryGap,
+    EntryRun,
+    PastRoll,
+    PlacedRegion,
+    ReplayRange,
+    TimedCatalog,
+    UnknownTime,
+    define_region,
+    find_gap,
+    last_entry,
+    needed_runs,
+    roll_forward,
+)
 from tsdb.engine.rows.partition_tree import TreeOptions
 from tsdb.engine.wal import Wal, WalSettings
 
 __all__ = [
+    "FIRST",
     "Acknowledge",
+    "CatalogNote",
     "CompactionRecord",
     "CompactionResult",
     "EncodedPayload",
     "Engine",
     "EngineOptions",
+    "EntryGap",
+    "EntryRun",
     "FileFacts",
     "FrameKind",
     "JobStatus",
@@ -55,6 +75,7 @@ __all__ = [
     "LogStore",
     "NodeLog",
     "PastLog",
+    "PastLogs",
     "PastRoll",
     "PinnedFile",
     "PinnedRegion",
@@ -67,6 +88,7 @@ __all__ = [
     "SegmentFacts",
     "SharedSettings",
     "StrictWindows",
+    "TimedCatalog",
     "TreeOptions",
     "UnknownTime",
     "VerifiedFiles",
@@ -75,7 +97,10 @@ __all__ = [
     "check_not_shared",
     "define_region",
     "files_of_manifest",
+    "find_gap",
+    "last_entry",
     "manifest_directory",
+    "needed_runs",
     "open_shared_log",
     "place_region",
     "region_directory",

@@ -22,10 +22,11 @@ from typing import Protocol
 
 from tsdb.kv._errors import KvTooLarge
 
-OPERATIONS_MAX = 126
+OPERATIONS_MAX = 125
 """How many comparisons, and how many operations, one transaction may have. etcd takes 128, of which our client uses one
-to learn what became of a transaction, and the leader of a cluster one to prove that it leads and to number changes."""
-STORE_OPERATIONS_MAX = OPERATIONS_MAX + 1
+to learn what became of a transaction, and the leader of a cluster two: to prove that it leads and to number changes,
+and to number those that are noted in shared logs."""
+STORE_OPERATIONS_MAX = OPERATIONS_MAX + 2
 """How many a store takes, the leader's included."""
 
 

@@ -1,6 +1,7 @@
 """Keys of the metadata that are about the cluster itself. Values are JSON.
 
 __catalog_version                  put by each transaction of the leader: its revision says how new a copy is
+__noted_version                    "{leadership}.{number}" of the last change that was to be noted in shared logs
 __node_address/datanode/{id}       NodeDescription
 __node_address/frontend/{address}  NodeDescription
 __switches/maintenance             {"since_ms": …}, there while failovers are switched off
@@ -11,6 +12,7 @@ from __future__ import annotations
 from tsdb.model import NodeRole
 
 CATALOG_VERSION = "__catalog_version"
+NOTED_VERSION = "__noted_version"
 NODES = "__node_address/"
 MAINTENANCE = "__switches/maintenance"
 EVERYTHING = "__"

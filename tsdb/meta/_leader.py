@@ -21,6 +21,7 @@ from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import Compare, CoordinationStore, Leadership, LeadershipLost, Operation
+from tsdb.meta._history import CatalogHistory
 from tsdb.meta._holds import TableHolds
 from tsdb.meta._keys import FOR_FRONTENDS, MAINTENANCE
 from tsdb.meta._leader_kv import LeaderKv
@@ -41,6 +42,8 @@ from tsdb.units import Duration
 
 STEP_TIMEOUT = Duration.of_seconds(10)
 """How long one step of a change may wait for datanodes."""
+_NOTE_TIMEOUT, _BASE_TIMEOUT = Duration.of_seconds(5), Duration.of_seconds(30)
+"""How long one datanode may take to note a change, or everything there is."""
 _HOUSEKEEPING_SECONDS = 5.0
 _AGAIN_SECONDS_MIN, _AGAIN_SECONDS_MAX = 0.5, 60.0
 """How often what was interrupted is tried again: less and less often while it cannot be finished."""
@@ -56,6 +59,12 @@ class LeaderRegions(Regions, NodeCalls, Protocol):
 
     def read_schema(self, region_id: RegionId) -> RegionSchema:
         """Ask for the schema that a region has now."""
+        ...
+
+    def backup(
+        self, peer: Peer, step: str, request: Mapping[str, Any], *, timeout: Duration | None = None
+    ) -> Mapping[str, Any]:
+        """Have a datanode do a step of what backups need."""
         ...
 
     def close(self) -> None: ...
@@ -105,6 +114,13 @@ class MetaLeader:
             self.nodes, settings.selector, places.region_counts, random, wait_seconds=settings.wait_seconds
         )
         self._regions = make_regions(StoreRoutes(self.kv, self._check_alive))
+        self.history = self.kv.history = CatalogHistory(
+            self.term,
+            scan=store.scan,
+            confirm=lambda: leadership.transact([], []),
+            keepers=self._keepers,
+            send=self._send_note,
+        )
         self._catalog: Catalog | None = None
         self.holds = TableHolds(self.procedures, self.kv, self._wait_recovered, self._stopped)
         self.move_line = Procedures(clock, name="moves")
@@ -216,12 +232,16 @@ class MetaLeader:
         for each in (*compares, *operations):
             if not each.key.startswith(FOR_FRONTENDS):
                 raise InvalidArguments("only the leader changes this key of the metadata", key=each.key)
-        return self.kv.transact(compares, operations)
+        is_made = self.kv.transact(compares, operations)
+        self.history.check_noted(self.kv.transact_plainly)
+        return is_made
 
     def _apply(self, change: CatalogChange) -> Any:
         catalog = self._wait_recovered()
         try:
-            return apply_change(catalog, change)
+            result = apply_change(catalog, change)
+            self.history.check_noted(self.kv.transact_plainly)
+            return result
         except (InvalidArguments, CatalogOutdated):
             raise
         except TsdbError as error:
@@ -240,6 +260,21 @@ class MetaLeader:
         if self._stopped.is_set():
             raise LeadershipLost("this server does not lead any more") from error
         self.kv.transact([], [])
+
+    def _keepers(self) -> list[Peer] | None:
+        """The datanodes that are alive and keep their shared logs; None if it is not expected that one does.
+
+        One that is silent counts as long as it has regions, or may be alive: it is waited for.
+        """
+        states = [each for each in self.nodes.states(NodeRole.DATANODE) if each.description.keeps_log]
+        counts = self._places.region_counts() if states else {}
+        if not any(self.nodes.may_live(each) or counts.get(each.description.node_id) for each in states):
+            return None
+        alive = [each.description for each in states if self.nodes.is_alive(each)]
+        return [Peer(each.node_id, each.address) for each in alive]
+
+    def _send_note(self, peer: Peer, note: Mapping[str, Any]) -> None:
+        self._regions.backup(peer, "note", note, timeout=_BASE_TIMEOUT if note["is_base"] else _NOTE_TIMEOUT)
 
     def _misplaced(self, node_id: int, regions: Sequence[RegionId]) -> list[RegionId]:
         """Return those of a node's regions that are not placed there. The copy may be old: the store decides."""
@@ -306,6 +341,7 @@ class MetaLeader:
             is_done = False
             try:
                 assert self._catalog is not None
+                self.history.keep_up(self.kv.transact_plainly)
                 is_done = self._catalog.resume()
                 self.nodes.forget_silent_frontends()
             except LeadershipLost:

@@ -69,6 +69,8 @@ class NodeDescription:
     started_ms: int = 0
     log: str = ""
     """A `LogKind`; empty for others than datanodes, and for those of earlier versions."""
+    keeps_log: bool = False
+    """It keeps its shared log for restores to a point in time, and notes changes of tables in it."""
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 NotLeader            another metadata server leads, or none does at the moment: ask again
 MetasrvUnreachable   no metadata server answered in time
 ChangeOutcomeUnknown the leader was lost while it made a change: look whether it was made
+ChangeNotNoted       a change was made, and is not in a shared log yet: look whether it is as expected
 ChangePending        a change takes longer than the client waits; it goes on
 NodeIdInUse          another process with this node id is alive
 NodeSuperseded       another process has taken this node id over: stop
@@ -36,6 +37,12 @@ class MetasrvUnreachable(TsdbError):
 
 class ChangeOutcomeUnknown(TsdbError):
     """The connection to the leader broke after a change was sent."""
+
+    status = Status.STORAGE_UNAVAILABLE
+
+
+class ChangeNotNoted(TsdbError):
+    """A change was made, but no datanode could note it in its shared log yet."""
 
     status = Status.STORAGE_UNAVAILABLE
 

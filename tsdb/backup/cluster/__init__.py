@@ -10,10 +10,11 @@ plane (`RemoteRegions.backup`), described in `_wire`. What is written is the sam
 
 from __future__ import annotations
 
-from tsdb.backup.cluster._client import ClusterBackups, RemoteJob
+from tsdb.backup.cluster._client import ClusterBackups, RemoteJob, RemoteRestore
 from tsdb.backup.cluster._maker import BackupVerbs
 from tsdb.backup.cluster._node import BackupNode
 from tsdb.backup.cluster._publish import RESTORE_MARK, ClusterMetadata
+from tsdb.backup.cluster._restores import TableRestore, TableRestores
 from tsdb.backup.cluster._source import ClusterLink, ClusterSource, ClusterTimes
 
 __all__ = [
@@ -26,4 +27,7 @@ __all__ = [
     "ClusterSource",
     "ClusterTimes",
     "RemoteJob",
+    "RemoteRestore",
+    "TableRestore",
+    "TableRestores",
 ]

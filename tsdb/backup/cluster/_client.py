@@ -73,6 +73,48 @@ class RemoteJob:
         self.error = answer["error"]
 
 
+class RemoteRestore:
+    """One table, which a datanode restores."""
+
+    def __init__(self, regions: RemoteRegions, peer: Peer, job_id: str) -> None:
+        self.rows = 0
+        self.error: TsdbError | None = None
+        self._regions = regions
+        self._peer = peer
+        self._job_id = job_id
+        self._heard = time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end; False if it has not come within this time. BackupFailed if its datanode is gone."""
+        try:
+            is_ended = self._ask("restore_state")
+            self._heard = time.monotonic()
+        except (NodeUnavailable, DeadlineExceeded) as error:
+            if time.monotonic() - self._heard > AWAY_SECONDS_MAX:
+                raise BackupFailed(
+                    f"datanode {self._peer.node_id}, which restored the table, does not answer: {error}",
+                    hint="try again",
+                ) from error
+            is_ended = False
+        except InvalidArguments as error:
+            # It does not know of the restore any more.
+            raise BackupFailed(
+                f"datanode {self._peer.node_id}, which restored the table, was started again", hint="try again"
+            ) from error
+        if not is_ended:
+            time.sleep(seconds)
+        return is_ended
+
+    def cancel(self) -> None:
+        """End it at its next step."""
+        self._ask("restore_cancel")
+
+    def _ask(self, step: str) -> bool:
+        answer = self._regions.backup(self._peer, step, {"id": self._job_id}, timeout=_TIMEOUT)
+        self.rows, self.error = int(answer["rows"]), answer["error"]
+        return bool(answer["is_ended"])
+
+
 class ClusterBackups:
     """The backups of a cluster. Thread-safe."""
 
@@ -84,15 +126,29 @@ class ClusterBackups:
     def start(self, where: str, name: str | None = None, *, skips_damaged: bool = False) -> RemoteJob:
         """Let a datanode begin a backup; Busy if it makes one already."""
         request = {"destination": where, "name": name, "skips_damaged": skips_damaged}
+        peer, job_id = self._begin("start", request, "make a backup")
+        return RemoteJob(self._regions, peer, job_id)
+
+    def restore_table(self, arguments: Sequence[str], database: str) -> RemoteRestore:
+        """Let a datanode restore a table; Busy if it restores one already."""
+        request = {"arguments": list(arguments), "database": database}
+        peer, job_id = self._begin("restore", request, "restore a table")
+        return RemoteRestore(self._regions, peer, job_id)
+
+    def catch_up(self) -> None:
+        """Wait until what datanodes have changed can be seen here."""
+        self._regions.routes.catch_up()
+
+    def _begin(self, step: str, request: Mapping[str, Any], what: str) -> tuple[Peer, str]:
+        """Ask one datanode after the other, until one answers."""
         problem: TsdbError | None = None
         for peer in self._live():
             try:
-                answer = self._regions.backup(peer, "start", request, timeout=_TIMEOUT)
-                return RemoteJob(self._regions, peer, _id_of(answer))
+                return peer, _id_of(self._regions.backup(peer, step, request, timeout=_TIMEOUT))
             except NodeUnavailable as error:
-                _log.warning("a datanode cannot make a backup; another one is asked", peer=peer, error=error)
+                _log.warning(f"a datanode cannot {what}; another one is asked", peer=peer, error=error)
                 problem = error
-        raise BackupFailed("no datanode answers that could make a backup", reason=str(problem), hint="start one")
+        raise BackupFailed(f"no datanode answers that could {what}", reason=str(problem), hint="start one")
 
     def find(self, job_id: str) -> RemoteJob:
         found = _ID.fullmatch(job_id)
@@ -111,5 +167,5 @@ class ClusterBackups:
 def _id_of(answer: Mapping[str, Any]) -> str:
     found = answer.get("id")
     if not isinstance(found, str):
-        raise BackupFailed("a datanode did not say what its backup is called; is it of another version?")
+        raise BackupFailed("a datanode did not say what it has begun; is it of another version?")
     return found

@@ -57,6 +57,8 @@ class ClusterCopies:
     ) -> None:
         self._nodes = nodes
         self._pinned = pinned
+        self.pinned_ms = max((facts.pinned_ms for facts in pinned.values()), default=0)
+        """When the last region was pinned, by the clock of its node."""
         self._request = request
         self._away_seconds = away_seconds
         self._works: dict[Peer, _Work] = {}
@@ -178,6 +180,7 @@ class ClusterCopies:
         again: dict[Peer, list[RegionId]] = {}
         for region_id, facts in pinned.items():
             self._check_unchanged(facts)
+            self.pinned_ms = max(self.pinned_ms, facts.pinned_ms)
             del self._astray[region_id]
             peer = self._nodes.owners[region_id]
             self._work_at(peer).left.add(region_id)

@@ -7,15 +7,17 @@ from typing import Any
 
 from tsdb.backup._service import BackupJob, BackupService
 from tsdb.backup.cluster._node import BackupNode
+from tsdb.backup.cluster._restores import TableRestores
 from tsdb.backup.cluster._wire import read_flag, read_id, read_text
 
 
 class BackupVerbs:
     """All steps of backups that a datanode is asked for."""
 
-    def __init__(self, service: BackupService, node: BackupNode) -> None:
+    def __init__(self, service: BackupService, node: BackupNode, restores: TableRestores) -> None:
         self._service = service
         self._node = node
+        self._restores = restores
 
     def answer(self, step: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Do a step; InvalidArguments if there is none of this name."""
@@ -29,10 +31,13 @@ class BackupVerbs:
             if step == "cancel":
                 job.cancel()
             return _state(job)
+        if step.startswith("restore"):
+            return self._restores.answer(step, request)
         return self._node.answer(step, request)
 
     def close(self) -> None:
-        """End the backup that is made here, and let go of pins of others."""
+        """End the backup and the restore that are made here, and let go of pins of others."""
+        self._restores.close()
         self._service.close()
         self._node.close()
 

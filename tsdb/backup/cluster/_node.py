@@ -24,6 +24,7 @@ from tsdb.backup._files import FailedRegion, FileCopier, RegionOutcome
 from tsdb.backup._lock import is_locked_by
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
+from tsdb.backup.cluster._logs import describe_log, note_catalog
 from tsdb.backup.cluster._wire import (
     Counts,
     counts_to_wire,
@@ -130,6 +131,12 @@ class BackupNode:
         with self._lock:
             return sum(len(part.pinned) for part in self._parts.values())
 
+    def _position(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return describe_log(self._engine())
+
+    def _note(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return note_catalog(self._engine(), request)
+
     def _flush(self, request: Mapping[str, Any]) -> dict[str, Any]:
         engine, failed, flushes = self._engine(), {}, {}
         for region_id in read_regions(request):
@@ -174,7 +181,9 @@ class BackupNode:
                 failed[region_id] = error
         self._check_owned()
         self._keep(backup, part, pinned)
-        return {"pinned": [facts_to_wire(facts_of(each)) for each in pinned.values()], "failed": failed}
+        # Rounded up: what is pinned is from before.
+        pinned_ms = engine.context.now_ms() + 1
+        return {"pinned": [facts_to_wire(facts_of(each, pinned_ms)) for each in pinned.values()], "failed": failed}
 
     def _begin(self, backup: str, destination: str) -> _Part:
         with self._lock:
@@ -282,6 +291,8 @@ class BackupNode:
 
 
 _STEPS: dict[str, Callable[[BackupNode, Mapping[str, Any]], dict[str, Any]]] = {
+    "position": BackupNode._position,
+    "note": BackupNode._note,
     "flush": BackupNode._flush,
     "pin": BackupNode._pin,
     "copy": BackupNode._copy,

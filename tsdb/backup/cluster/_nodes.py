@@ -44,6 +44,18 @@ class BackupNodes:
         """Return where a region is now; an error if that is not known."""
         return self._regions.routes.peer_of(region_id)
 
+    def positions(self) -> dict[int, Mapping[str, Any] | TsdbError]:
+        """Ask all datanodes where their logs are; why one does not say it."""
+
+        def ask(peer: Peer) -> Mapping[str, Any] | TsdbError:
+            try:
+                return self._regions.backup(peer, "position", {}, timeout=_QUICK_TIMEOUT)
+            except TsdbError as error:
+                return error
+
+        peers = self._regions.routes.peers()
+        return {peer.node_id: answer for peer, answer in zip(peers, self._pool.map(ask, peers), strict=True)}
+
     def flush(self, region_ids: Sequence[RegionId]) -> Failed:
         """Flush regions; return those that could not be, and why."""
 

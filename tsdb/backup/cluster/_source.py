@@ -15,16 +15,19 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tsdb.backup._errors import BackupFailed
 from tsdb.backup._files import CopiedRegion
+from tsdb.backup._position import ClusterPosition, NodePosition
 from tsdb.backup._source import BackupRequest, not_served, refuse_damaged
 from tsdb.backup.cluster._copies import ClusterCopies
+from tsdb.backup.cluster._logs import join_positions
 from tsdb.backup.cluster._nodes import BackupNodes
 from tsdb.backup.cluster._wire import PinFacts
 from tsdb.catalog import CapturedCatalog, capture_cluster, region_names
+from tsdb.engine import NodeLog
 from tsdb.errors import DeadlineExceeded, TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import KvStore
@@ -35,6 +38,7 @@ from tsdb.telemetry import get_logger
 PARALLELISM = 8
 """How many datanodes are asked at a time."""
 _ID_BYTES = 16
+_METADATA_TRIES = 20
 
 _log = get_logger("tsdb.backup")
 
@@ -68,22 +72,31 @@ class ClusterLink(Protocol):
     def release_tables(self, token: str) -> bool:
         """Let tables change again; return whether they were held until now."""
 
+    def order(self) -> tuple[int, int] | None:
+        """The last change that the copy of the metadata shows, if the leader has changes noted in shared logs."""
+
 
 class ClusterSource:
     """All databases of a cluster."""
-
-    node_log = None
 
     def __init__(
         self,
         open_link: Callable[[], AbstractContextManager[ClusterLink]],
         *,
+        own_log: Callable[[], NodeLog | None] = lambda: None,
         times: ClusterTimes | None = None,
         ids: Ids = SYSTEM_IDS,
     ) -> None:
+        """`own_log` is the shared log of the datanode that makes the backup."""
         self._open_link = open_link
+        self._own_log = own_log
         self._times = times or ClusterTimes()
         self._ids = ids
+
+    @property
+    def node_log(self) -> NodeLog | None:
+        """The log of the datanode that makes backups; those of all nodes are in its store."""
+        return self._own_log()
 
     @contextmanager
     def captured(self, request: BackupRequest) -> Iterator[_ClusterCapture]:
@@ -91,9 +104,25 @@ class ClusterSource:
         with self._open_link() as link, ThreadPoolExecutor(PARALLELISM, "tsdb-backup-nodes") as pool:
             nodes = BackupNodes(link.regions, request, self._ids.token(_ID_BYTES), pool)
             try:
-                yield _Capturing(link, nodes, request, self._times, self._ids).run()
+                place, positions = self._find_logs(nodes, request)
+                captured = _Capturing(link, nodes, request, self._times, self._ids).run()
+                captured.place, captured.positions = place, positions
+                yield captured
             finally:
                 nodes.release()
+
+    def _find_logs(self, nodes: BackupNodes, request: BackupRequest) -> tuple[str, tuple[NodePosition, ...] | None]:
+        """Return where the logs of all nodes are; the own one may be opened again just now."""
+        deadline = time.monotonic() + self._times.away_seconds
+        while True:
+            request.progress.check()
+            try:
+                own = self._own_log()
+                return ("", None) if own is None else (own.place, join_positions(own, nodes.positions()))
+            except TsdbError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(self._times.pause_seconds)
 
 
 @dataclass(slots=True)
@@ -103,6 +132,16 @@ class _ClusterCapture:
     catalog: CapturedCatalog
     unavailable: dict[RegionId, str]
     copies: ClusterCopies
+    order: tuple[int, int] | None
+    place: str = ""
+    positions: tuple[NodePosition, ...] | None = None
+
+    @property
+    def position(self) -> ClusterPosition | None:
+        """Where the shared logs were, as for every source."""
+        if self.positions is None or self.order is None:
+            return None
+        return ClusterPosition(self.place, self.positions, self.order, self.copies.pinned_ms)
 
     def copied(self) -> Generator[CopiedRegion, None, None]:
         return self.copies.run()
@@ -117,6 +156,8 @@ class _Pins:
     failed: dict[RegionId, TsdbError] = field(default_factory=dict)
     was_held: bool = False
     """No table has changed meanwhile."""
+    order: tuple[int, int] | None = None
+    """The last change that is in the metadata."""
 
 
 class _Capturing:
@@ -145,7 +186,8 @@ class _Capturing:
         files, nbytes = (sum(getattr(each, name) for each in pins.pinned.values()) for name in ("files", "size_bytes"))
         self._request.progress.expect(files=files, nbytes=nbytes)
         copies = ClusterCopies(self._nodes, pins.pinned, self._request, self._times.away_seconds)
-        return _ClusterCapture(pins.catalog, {each: str(error) for each, error in self._unavailable.items()}, copies)
+        unavailable = {each: str(error) for each, error in self._unavailable.items()}
+        return _ClusterCapture(pins.catalog, unavailable, copies, pins.order)
 
     def _flush(self, region_ids: Sequence[RegionId], seconds: float) -> Mapping[RegionId, TsdbError]:
         """Flush regions wherever they are, but not those that are dropped meanwhile; return which could not be."""
@@ -196,7 +238,7 @@ class _Capturing:
         token = self._ids.token(_ID_BYTES)
         try:
             is_held = self._wait_held(token)
-            found = _Pins(capture_cluster(self._link.metadata))
+            found = self._take_metadata()
             if not is_held:
                 with suppress(TsdbError):
                     self._link.release_tables(token)
@@ -216,6 +258,15 @@ class _Capturing:
         except TsdbError as error:
             _log.warning("tables may have changed while a backup was taken; that is tried again", error=error)
         return found
+
+    def _take_metadata(self) -> _Pins:
+        """Take the metadata, and which change was the last: users are changed while tables are held."""
+        for _ in range(_METADATA_TRIES):
+            order = self._link.order()
+            found = _Pins(capture_cluster(self._link.metadata), order=order)
+            if self._link.order() == order:
+                return found
+        return replace(found, order=None)
 
     def _pin_all(self, found: _Pins, wanted: Sequence[RegionId]) -> None:
         deadline = time.monotonic() + self._times.held_seconds

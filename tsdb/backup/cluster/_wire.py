@@ -4,13 +4,21 @@
     state    {id}                                           ◀─ {job, error or null}
     cancel   {id}                                           ◀─ {job, error or null}
 
+    restore         {arguments, database}                   ◀─ {id}
+    restore_state   {id}                                    ◀─ {is_ended, rows, error or null}
+    restore_cancel  {id}                                    ◀─ {is_ended, rows, error or null}
+
+    position {}                                             ◀─ {position or null}
+    note     {order, is_base, metadata}                     ◀─ {}
+
     flush    {regions}                                      ◀─ {failed: {region: error}}
     pin      {backup, destination, token, regions}          ◀─ {pinned: [facts], failed: {region: error}}
     copy     {backup, regions, skips_damaged}               ◀─ {}
     look     {backup, taken}                                ◀─ {counts, outcomes: [outcome, …]}
     release  {backup}                                       ◀─ {}
 
-The first three are asked of the datanode that makes the backup, the others are what it asks of all. Values travel by
+Frontends ask the first six: of the datanode that makes a backup, or restores a table. The others are what the one that
+makes a backup asks of all; `note` is what the leading metadata server asks, whenever tables change. Values travel by
 the codec of the data plane, errors as their classes. `taken` is how many outcomes the asker has.
 """
 
@@ -24,7 +32,7 @@ from typing import Any, TypeVar
 from tsdb.backup._errors import BackupFailed
 from tsdb.backup._files import CopiedRegion, FailedRegion, RegionOutcome
 from tsdb.backup._format import BackedUpRegion, encode_item, parse_item
-from tsdb.engine import PinnedRegion
+from tsdb.engine import CatalogNote, PinnedRegion
 from tsdb.errors import InvalidArguments
 from tsdb.model import RegionId
 
@@ -48,6 +56,8 @@ class PinFacts:
     schema_version: int
     truncated_entry_id: int | None
     damaged: tuple[str, ...]
+    pinned_ms: int = 0
+    """When that was, by the clock of the datanode."""
 
     def is_same_table(self, other: PinFacts) -> bool:
         """Whether the table was neither altered nor truncated between two pins of the region."""
@@ -68,7 +78,7 @@ class Counts:
         return Counts(*(one + two for one, two in zip(_values(self), _values(other), strict=True)))
 
 
-def facts_of(region: PinnedRegion) -> PinFacts:
+def facts_of(region: PinnedRegion, pinned_ms: int) -> PinFacts:
     files = region.files()
     return PinFacts(
         region.region_id,
@@ -78,6 +88,7 @@ def facts_of(region: PinnedRegion) -> PinFacts:
         region.schema_version,
         region.truncated_entry_id,
         tuple(sorted(region.damaged)),
+        pinned_ms,
     )
 
 
@@ -96,6 +107,8 @@ def facts_from_wire(value: Any) -> PinFacts:
             _whole(value["schema_version"]),
             None if truncated is None else _whole(truncated),
             tuple(_string(each) for each in value["damaged"]),
+            # Earlier versions did not say it.
+            _whole(value.get("pinned_ms", 0)),
         )
 
     return _read(read, "a pinned region")
@@ -130,6 +143,17 @@ def outcome_from_wire(value: Any) -> RegionOutcome:
     return _read(read, "a copied region")
 
 
+def read_catalog_note(request: Mapping[str, Any]) -> CatalogNote:
+    """Read a change of the metadata of the cluster."""
+
+    def read() -> CatalogNote:
+        term, number = request["order"]
+        metadata = {_string(key): _bytes_or_none(value) for key, value in request["metadata"].items()}
+        return CatalogNote((_whole(term), _whole(number)), read_flag(request, "is_base"), metadata)
+
+    return _read(read, "a change of the metadata")
+
+
 def read_regions(request: Mapping[str, Any]) -> list[RegionId]:
     found = request.get("regions")
     if not isinstance(found, list) or len(found) > REGIONS_MAX:
@@ -148,6 +172,13 @@ def read_text(request: Mapping[str, Any], name: str) -> str:
     found = request.get(name)
     if not isinstance(found, str) or not 0 < len(found) <= TEXT_MAX:
         raise InvalidArguments(f"{name} of a step of a backup is a text of 1 to {TEXT_MAX} characters")
+    return found
+
+
+def read_texts(request: Mapping[str, Any], name: str) -> list[str]:
+    found = request.get(name)
+    if not isinstance(found, list) or not all(isinstance(each, str) and len(each) <= TEXT_MAX for each in found):
+        raise InvalidArguments(f"{name} of a step of a backup are texts of at most {TEXT_MAX} characters")
     return found
 
 
@@ -183,3 +214,9 @@ def _string(value: Any) -> str:
     if type(value) is not str:
         raise TypeError(f"{value!r} is no text")
     return value
+
+
+def _bytes_or_none(value: Any) -> bytes | None:
+    if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"{value!r} is no value of a key")
+    return None if value is None else bytes(value)

@@ -29,7 +29,7 @@ from tsdb.backup import (
 )
 from tsdb.cli.backups._view import Counts, format_bytes, watching
 from tsdb.clock import SystemClock
-from tsdb.components.storages import StoringConfig, backup_places, cluster_target, past_log, restore_target
+from tsdb.components.storages import StoringConfig, backup_places, cluster_target, past_logs, restore_target
 from tsdb.config import DatanodeConfig
 from tsdb.errors import TsdbError
 from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
@@ -109,7 +109,7 @@ def _list(config: StoringConfig, place: str) -> int:
 def _rolls_until(config: StoringConfig, summary: BackupSummary) -> str:
     """Say up to when the shared log goes on from a backup, if it can be read from here."""
     try:
-        until_ms = rolls_until(summary, partial(past_log, config))
+        until_ms = rolls_until(summary, partial(past_logs, config))
     except TsdbError:
         return "?"
     return "-" if until_ms is None else _seconds(until_ms)
@@ -177,9 +177,9 @@ def _plan_restore(
         return repository.find(options.name), None
     to_ns = parse_time(options.to_time)
     summary = choose_backup(repository, to_ns, options.name)
-    open_log = partial(past_log, config, place=options.log_from)
+    open_logs = partial(past_logs, config, elsewhere=options.log_from)
     now_ns = SystemClock().now_ns()
-    return summary, plan_point(repository, summary, to_ns, open_log, now_ns=now_ns, tables=options.tables)
+    return summary, plan_point(repository, summary, to_ns, open_logs, now_ns=now_ns, tables=options.tables)
 
 
 @contextmanager

@@ -3,17 +3,20 @@
     files of the table ─▶ a database of its own, in a temporary directory ─▶ rows ─▶ `name__restoring` ─▶ rename
 
 Until everything is there the table has another name, so that nothing half restored looks complete. If the statement
-fails or is cancelled, the table is dropped; a server that is killed leaves it under that name.
+fails or is cancelled, the table is dropped; a server that is killed leaves it under that name. A frontend has no
+storage: a datanode does the same for it, and if that is lost, the frontend drops the table.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tsdb.backup import BackupProgress, BackupService, parse_time
+from tsdb.backup import BackupProgress, parse_time
+from tsdb.backup.cluster import ClusterBackups, RemoteRestore
 from tsdb.catalog import TableAlreadyExists
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
@@ -22,7 +25,7 @@ from tsdb.database.definitions.alter_table import alter_table
 from tsdb.database.definitions.create_table import create_table
 from tsdb.database.modifying.insert import insert_rows
 from tsdb.database.showing.create_statement import render_create_table
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported
+from tsdb.errors import Cancelled, InvalidArguments, TsdbError, Unsupported
 from tsdb.model import TableInfo
 from tsdb.query import Session
 from tsdb.sql import Dialect, parse
@@ -32,6 +35,9 @@ from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.backup")
 
+_LOOK_SECONDS = 0.2
+_END_SECONDS_MAX = 30.0
+"""How long a statement that was cancelled waits for a datanode to drop what it had restored."""
 SUFFIX = "__restoring"
 """Behind the name of a table that does not have all its rows yet."""
 
@@ -45,21 +51,24 @@ def restore_table(arguments: Sequence[Any], services: Services, session: Session
     place, backup, wanted, new_name, to_time = (*arguments, "", "")[:5]
     source = wanted if "." in wanted else f"{session.database}.{wanted}"
     backups, scratch = services.backups, services.scratch
-    if not isinstance(backups, BackupService) or scratch is None:
+    if backups is None or (scratch is None and not isinstance(backups, ClusterBackups)):
         raise Unsupported(
-            "this server restores no tables: its regions are in other processes, or it keeps nothing",
-            hint="of a cluster's backup, tsdb restore --table makes a standalone server; COPY brings rows from there",
+            "this server restores no tables: it keeps nothing", hint="restore them with tsdb restore --table"
         )
     database, name = resolve(Name(tuple((new_name or source).split("."))), session)
     check_writable(database)
     services.catalog.database(database)
-    if services.catalog.find_table(database, name) or services.catalog.find_view(database, name):
-        raise TableAlreadyExists(database, name)
+    for each in (name, f"{name}{SUFFIX}"):
+        if services.catalog.find_table(database, each) or services.catalog.find_view(database, each):
+            raise TableAlreadyExists(database, each)
     to_ns = parse_time(to_time) if to_time else None
     progress = BackupProgress()
     process.on_cancel(progress.cancel)
     # What follows takes long: another query may have the slot of this one.
     process.token.enter()
+    if isinstance(backups, ClusterBackups):
+        return _at_datanode(backups, arguments, Name((database, name)), services, session, process)
+    assert scratch is not None
 
     def fill(home: Path) -> ObjectStore:
         return backups.restore_into(home, place, backup, tables=[source], progress=progress, to_ns=to_ns)
@@ -67,6 +76,47 @@ def restore_table(arguments: Sequence[Any], services: Services, session: Session
     with scratch(fill) as restored:
         table = _find(restored, source)
         return _copy(table, restored, Name((database, name)), services, session, process)
+
+
+def _at_datanode(
+    backups: ClusterBackups,
+    arguments: Sequence[str],
+    name: Name,
+    services: Services,
+    session: Session,
+    process: Process,
+) -> int:
+    """Let a datanode restore the table; nothing is left of it if that fails."""
+    job = backups.restore_table(arguments, session.database)
+    try:
+        while not job.wait(_LOOK_SECONDS):
+            process.check()
+    except Cancelled:
+        _end(job)
+        raise
+    except TsdbError:
+        # The datanode is gone. One that is only cut off finds that its table is not there.
+        backups.catch_up()
+        database, last = name.parts
+        left = services.catalog.find_table(database, f"{last}{SUFFIX}")
+        if left is not None:
+            _drop(left, services)
+        raise
+    if job.error is not None:
+        raise job.error
+    backups.catch_up()
+    return job.rows
+
+
+def _end(job: RemoteRestore) -> None:
+    """Wait until a datanode has dropped what it had restored; one that is cut off does that by itself."""
+    deadline = time.monotonic() + _END_SECONDS_MAX
+    try:
+        job.cancel()
+        while not job.wait(_LOOK_SECONDS) and time.monotonic() < deadline:
+            pass
+    except TsdbError as error:
+        _log.warning("a datanode does not say whether it has ended the restore of a table", error=error)
 
 
 def _find(restored: Services, source: str) -> TableInfo:

@@ -32,7 +32,7 @@ from tsdb.units import Duration
 
 if TYPE_CHECKING:
     from tsdb.engine.log.shared.journal import Journal
-    from tsdb.engine.log.shared.past import PastLog
+    from tsdb.engine.log.shared.past import PastLogs
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,8 @@ class NodeLog(Protocol):
     def place(self) -> str:
         """Where its store is, as people write it."""
 
-    def read_past(self) -> PastLog:
-        """Return what it holds now, for reading."""
+    def read_past(self) -> PastLogs:
+        """Return what it and those of other nodes hold now, for reading."""
 
     @property
     def position(self) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush import write_file
 from tsdb.engine.region.flush_plan import plan_files
 from tsdb.engine.region.job import discard, install, pass_error, refuse, run_job
+from tsdb.engine.region.noting import HANDED_IN, note
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.version import Version
 from tsdb.engine.rows.memtable import Memtable
@@ -140,6 +141,7 @@ def _begin(context: EngineContext, region: Region, request: HandIn, done: Future
 
 def _finish(context: EngineContext, job: HandInJob, written: list[WrittenFile]) -> None:
     """Make written files part of the region. On the worker."""
+    note(context, job.region, HANDED_IN)
     try:
         is_installed = install(context, job.region, written, partial(_plan_edit, job, written))
     except BaseException as error:  # noqa: BLE001 - handed to the one who waits

@@ -6,15 +6,20 @@ What cannot be told by a definition and the rows in the log is noted before it h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tsdb.engine.log.shared import Journal, RegionNote
+from tsdb.engine.manifest import ManifestState
 from tsdb.engine.region.context import EngineContext
+from tsdb.model import RegionOptions
 
 if TYPE_CHECKING:
     from tsdb.engine.region.region import Region
+
+Definition = tuple[int, RegionOptions, int | None]
 
 NOTED = "noted"
 CREATED = "created"
@@ -22,6 +27,7 @@ CHANGED = "changed"
 DISCARDED = "rows in memory were discarded"
 """By `ADMIN discard_unflushed`."""
 FILES_REMOVED = "data files were removed by a range of time"
+HANDED_IN = "rows of a node that was lost were handed in"
 
 
 def journal_of(context: EngineContext) -> Journal | None:
@@ -29,20 +35,30 @@ def journal_of(context: EngineContext) -> Journal | None:
     return None if node_log is None else node_log.journal
 
 
+def definition_of(state: ManifestState) -> Definition:
+    """Return what tells two definitions of a region apart."""
+    return state.schema.version, state.options, state.truncated_entry_id
+
+
 def describe(region: Region, what: str) -> RegionNote:
     """Return what a region is now, and remember that it is noted."""
     state = region.manifest.state
-    region.noted = (state.schema.version, state.options, state.truncated_entry_id)
+    region.noted = definition_of(state)
     bare = replace(state, files=MappingProxyType({}), removed_files=(), quarantined=MappingProxyType({}))
     return RegionNote(region.id, region.directory, region.table, what, bare.to_json())
 
 
 def note_if_changed(context: EngineContext, region: Region) -> None:
     """Note a region whose definition is another one than before. On the worker."""
-    state = region.manifest.state
-    if region.noted == (state.schema.version, state.options, state.truncated_entry_id):
-        return
-    note(context, region, CHANGED)
+    if region.noted != definition_of(region.manifest.state):
+        note(context, region, CHANGED)
+
+
+def note_arrived(context: EngineContext, regions: Iterable[Region]) -> None:
+    """Note regions that have come from other nodes, whose last change may not be noted there."""
+    journal, arrived = journal_of(context), [describe(region, NOTED) for region in regions]
+    if journal is not None and arrived:
+        journal.write_regions(arrived)
 
 
 def note(context: EngineContext, region: Region, what: str) -> None:

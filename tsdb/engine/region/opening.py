@@ -22,6 +22,7 @@ from tsdb.engine.manifest import Manifest
 from tsdb.engine.parallel import in_parallel
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.drop import finish_drop
+from tsdb.engine.region.noting import definition_of
 from tsdb.engine.region.recovery import is_outage, make_region, open_patiently
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.state import RegionState
@@ -171,5 +172,7 @@ def _claim(context: EngineContext, opening: RegionOpening, worker: Worker) -> Ar
         # Others committed meanwhile: files may have come.
         objects = list(context.store.list(directory))
     region = make_region(context, manifest, region_id, directory, worker)
+    # All regions that are opened together are noted at once when that is done.
+    region.noted = definition_of(manifest.state)
     region.quarantine_found(context, find_damaged(objects, directory, manifest.state))
     return Arrival(opening, region, objects, was_here=known.epoch == opening.epoch)

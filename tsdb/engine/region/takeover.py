@@ -20,6 +20,7 @@ from tsdb.engine.manifest import SEQUENCE_GAP, Edit, Takeover
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.left import LeftRegions, LeftState, flushed_of
+from tsdb.engine.region.noting import note_arrived
 from tsdb.engine.region.opening import Arrival, Arrivals
 from tsdb.engine.region.replay import replay
 from tsdb.errors import DeadlineExceeded, TsdbError, Unsupported
@@ -67,6 +68,7 @@ def bring_rows(context: EngineContext, arrivals: Arrivals) -> None:
     readings = [*_read_own_again(context, arrivals), *_read_others(context, arrivals, coming)]
     _bring(context, arrivals, readings)
     _settle(context, arrivals, coming)
+    note_arrived(context, arrivals.regions.values())
 
 
 def _find_elsewhere(

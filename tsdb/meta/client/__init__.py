@@ -9,6 +9,7 @@ heartbeats = Heartbeats(client, node, report=…)             on a thread of the
 
 from __future__ import annotations
 
+from tsdb.meta._history import read_order
 from tsdb.meta._move_records import LoadedRecords, MoveRecord, MoveState, RegionMove, load_records
 from tsdb.meta._nodes import LogKind, NodeDescription
 from tsdb.meta.client._channels import MetaClientSettings
@@ -33,4 +34,5 @@ __all__ = [
     "RegionOwner",
     "Registration",
     "load_records",
+    "read_order",
 ]

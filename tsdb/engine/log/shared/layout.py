@@ -20,12 +20,19 @@ from tsdb.store import ObjectMeta
 
 ROOT = "wal"
 _TERM_BITS = 40
+_NODE = re.compile(rf"{ROOT}/(\d{{1,19}})/")
 _REGION = re.compile(r"regions/([0-9a-f]{16})")
 _NAME = re.compile(r"([0-9a-f]{8})/(?:(open)|([0-9a-f]{16})\.log|(floor|sealed)/([0-9a-f]{16}))")
 
 
 def node_prefix(node: int) -> str:
     return f"{ROOT}/{node}"
+
+
+def node_of(meta: ObjectMeta) -> int | None:
+    """The node whose log an object is part of; None if it is part of none."""
+    match = _NODE.match(meta.path)
+    return None if match is None else int(match[1])
 
 
 def term_prefix(node: int, term: int) -> str:

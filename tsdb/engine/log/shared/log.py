@@ -34,7 +34,7 @@ from tsdb.engine.log.shared.journal import Journal
 from tsdb.engine.log.shared.layout import object_of, object_path, segment_number
 from tsdb.engine.log.shared.notes import RegionNotes
 from tsdb.engine.log.shared.outbox import Shipment
-from tsdb.engine.log.shared.past import LogPlace, PastLog
+from tsdb.engine.log.shared.past import LogPlace, PastLogs
 from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
 from tsdb.engine.log.shared.shipper import Shipper
@@ -118,8 +118,7 @@ class SharedLog:
             check=self._check,
             record=self._record,
         )
-        # The tables of a cluster are not those of one of its nodes.
-        has_journal = bool(settings.retention) and settings.node == 0
+        has_journal = bool(settings.retention)
         waits = settings.acknowledge is Acknowledge.STORE
         timeout_s = settings.append_timeout.seconds
         self.journal = Journal(self.shipper, waits=waits, timeout_s=timeout_s) if has_journal else None
@@ -134,10 +133,10 @@ class SharedLog:
         """Where its store is, as people write it."""
         return self._place
 
-    def read_past(self) -> PastLog:
+    def read_past(self) -> PastLogs:
         # Afterwards everything that was appended is in the store.
         wait_for(self.prove_ownership(), self._settings.append_timeout.seconds)
-        return PastLog(self._store, self._settings.node)
+        return PastLogs(self._store)
 
     @property
     def position(self) -> LogPlace:

@@ -18,7 +18,7 @@ from tsdb.engine.log.shared.container import (
     all_frames_of,
     parse_trailer,
 )
-from tsdb.engine.log.shared.layout import TermListing, object_path
+from tsdb.engine.log.shared.layout import ROOT, TermListing, node_of, object_path
 from tsdb.engine.log.shared.terms import Opening, list_terms, persist, read_opening
 from tsdb.engine.parallel import in_parallel
 from tsdb.store import InvalidRange, ObjectNotFound, ObjectStore
@@ -33,6 +33,10 @@ class LogPlace(NamedTuple):
 
     term: int
     number: int
+
+
+FIRST = LogPlace(1, 0)
+"""The first object that a log ever had."""
 
 
 class LogHole(Exception):
@@ -57,6 +61,20 @@ class PastObject:
         return self.trailer.created_ms
 
 
+class PastLogs:
+    """The logs of all nodes that share a store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def nodes(self) -> list[int]:
+        """The nodes that ever had a log here; StoreError if the store does not answer."""
+        return persist(lambda: sorted({node for each in self._store.list(ROOT) if (node := node_of(each)) is not None}))
+
+    def of(self, node: int) -> PastLog:
+        return PastLog(self._store, node)
+
+
 class PastLog:
     """The log of a node, as a listing shows it."""
 
@@ -73,6 +91,12 @@ class PastLog:
     def opening(self, term: int) -> Opening | None:
         """Say who took a term, and when."""
         return read_opening(self._store, self._node, term)
+
+    def tail(self) -> LogPlace:
+        """Return the place behind everything that is there, by names alone."""
+        last = max(self._terms, default=1)
+        listing = self._terms.get(last, TermListing(last))
+        return LogPlace(last, listing.first_missing() if listing.tip is None else listing.tip)
 
     def end(self, start: LogPlace) -> tuple[LogPlace, LogHole | None]:
         """Return the last object that can be reached from a place, and the hole that ends it, by names alone.
