@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.catalog.worlds import World, draft, put, view, with_column
+from tests.engine.harness import scan
 from tests.engine.reads import count_rows
 from tsdb.catalog import (
     Catalog,
@@ -22,10 +23,21 @@ from tsdb.catalog import (
     TableAlreadyExists,
     TableNotFound,
 )
+from tsdb.catalog._intents import TruncateIntent
+from tsdb.catalog._truncate import REDO_MS_MAX
 from tsdb.clock import ManualClock
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
-from tsdb.kv import KvUnavailable, MemoryKv, PutKey
-from tsdb.model import AddColumn, ColumnExists, DatabaseInfo, DropColumn, MergeMode, RegionId, SchemaChange
+from tsdb.kv import KvUnavailable, MemoryKv, Operation, PutKey
+from tsdb.model import (
+    AddColumn,
+    ColumnExists,
+    DatabaseInfo,
+    DropColumn,
+    MergeMode,
+    RegionId,
+    SchemaChange,
+    TableInfo,
+)
 from tsdb.units import Duration, Size
 
 
@@ -374,6 +386,10 @@ class FailingRegions:
         self._fail("drop", region_id)
         return self.world.engine.drop(region_id)
 
+    def truncate(self, region_id: RegionId, *, token: str) -> Future[None]:
+        self._fail("truncate", region_id)
+        return self.world.engine.truncate(region_id, token=token)
+
     def set_options(self, region_id: RegionId, options: Any) -> Future[None]:
         self._fail("options", region_id)
         return self.world.engine.set_options(region_id, options)
@@ -449,6 +465,75 @@ def test_options_of_a_database_that_do_not_reach_a_region_reach_it_at_a_later_st
     world.catalog.alter_database(DatabaseInfo("d", {"ttl": "1day"}))
     assert world.catalog.effective_options(world.catalog.table("d", "t")) == {"ttl": "1day"}
     reopen(world, tmp_path)
+    world.check_tidy()
+
+
+def rows_in(world: World, table: TableInfo) -> list[int]:
+    """How many rows the regions of a table have."""
+    return [len(scan(world.engine, region_id)) for region_id in table.region_ids]
+
+
+def fill(world: World, table: TableInfo, at: int = 1) -> None:
+    for number in range(len(table.region_ids)):
+        put(world, table, [{"host": "a", "ts": at, "v": 1.0}], number)
+
+
+def test_a_table_is_truncated_and_can_be_again(world: World, tmp_path: Path) -> None:
+    table = world.catalog.create_table(draft("t", rules=RULES))
+    for _ in range(2):
+        fill(world, table)
+        world.catalog.truncate_table(table)
+        assert not any(rows_in(world, table))
+    reopen(world, tmp_path)
+    world.check_tidy()
+    assert not any(rows_in(world, table))
+    world.catalog.drop_tables([table])
+    with pytest.raises(TableNotFound):
+        world.catalog.truncate_table(table)
+
+
+def test_a_truncation_that_fails_half_way_removes_no_rows_that_come_later(
+    world: World, failing: FailingRegions, tmp_path: Path
+) -> None:
+    table = world.catalog.create_table(draft("t", rules=RULES))
+    fill(world, table)
+    failing.failures["truncate"] = 1
+    with pytest.raises(KvUnavailable):
+        world.catalog.truncate_table(table)
+    assert sorted(set(rows_in(world, table))) == [0, 1]
+    fill(world, table, at=2)
+    before = rows_in(world, table)
+    world.catalog.create_table(draft("u"))
+    reopen(world, tmp_path)
+    world.check_tidy()
+    assert rows_in(world, table) == before
+
+
+class NoPlacement:
+    """A cluster without nodes."""
+
+    def place(self, table: TableInfo) -> list[Operation]:
+        return []
+
+    def forget(self, table_id: int) -> list[Operation]:
+        return []
+
+
+@pytest.mark.parametrize("passed_ms", [REDO_MS_MAX, REDO_MS_MAX + 1])
+def test_the_next_leader_finishes_a_truncation_soon_or_never(world: World, passed_ms: int) -> None:
+    table = world.catalog.create_table(draft("t", rules=RULES))
+    fill(world, table)
+    first, *others = table.region_ids
+    # An earlier leader was lost behind the first region, which got rows since.
+    world.engine.truncate(first, token="one").result(30)
+    put(world, table, [{"host": "b", "ts": 2, "v": 1.0}])
+    intent = TruncateIntent(table.id, "one", started_ms=1000)
+    world.kv.transact([], [intent.put])
+    clock = ManualClock((1000 + passed_ms) * 1_000_000)
+    world.catalog = Catalog(world.kv, world.engine, clock, placement=NoPlacement())
+    assert world.catalog.resume()
+    left = 0 if passed_ms == REDO_MS_MAX else 1
+    assert rows_in(world, table) == [1, *(left for _ in others)]
     world.check_tidy()
 
 

@@ -104,6 +104,10 @@ LEFT_BEHIND = {
         ("drop.after_marker", "catalog.drop.after_regions", "catalog.drop.after_delete"),
     ),
     "catalog.drop.after_move": ("catalog.drop.after_move:2", ("catalog.drop.after_move", "catalog.drop.after_regions")),
+    "catalog.truncate.after_intent": (
+        "catalog.truncate.after_intent:1",
+        ("truncate.after_manifest", "catalog.truncate.after_region"),
+    ),
     "catalog.spread.after_intent": ("catalog.spread.after_intent:1", ("catalog.spread.after_tables",)),
 }
 

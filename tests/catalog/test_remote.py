@@ -50,6 +50,9 @@ class MemoryRegions:
     def set_options(self, region: RegionId, options: RegionOptions) -> Future[None]:
         return _done()
 
+    def truncate(self, region: RegionId, *, token: str) -> Future[None]:
+        return _done()
+
     def drop(self, region: RegionId) -> Future[None]:
         if self.schemas.pop(region, None) is None:
             raise RegionNotFound(region_id=region)
@@ -179,6 +182,7 @@ def test_every_kind_of_change_travels() -> None:
     table = remote.create_table(draft("t", "d"))
     altered = remote.alter_table(*with_column(table, "extra"))
     assert remote.create_logical_tables([]) == []
+    remote.truncate_table(altered)
     remote.drop_tables([altered])
     remote.create_view(view("v"), replace=True)
     remote.drop_view("public", "v")
@@ -199,6 +203,7 @@ def test_every_kind_of_change_travels() -> None:
         {"kind": "create_table", "draft": {"id": 1}},
         {"kind": "alter_table", "old": {}, "new": {}, "changes": []},
         {"kind": "drop_tables", "tables": [None]},
+        {"kind": "truncate_table", "table": {"id": 1024}},
     ],
 )
 def test_what_is_no_change_is_refused_and_changes_nothing(value: Any) -> None:

@@ -153,6 +153,12 @@ def _write(world: World) -> None:
     put(world, world.catalog.table("public", "t"), [{"host": "a", "ts": 1, "v": 1.0}])
 
 
+def _fill_two_regions(world: World) -> None:
+    table = world.catalog.table("d", "split")
+    put(world, table, [{"host": "a", "ts": 1, "v": 1.0}])
+    put(world, table, [{"host": "z", "ts": 1, "v": 2.0}], 1)
+
+
 def _add_column_and_rename(world: World) -> None:
     old, new, changes = with_column(world.catalog.table("public", "t"), "extra", name="renamed")
     world.catalog.alter_table(old, new, changes)
@@ -185,6 +191,9 @@ LIFE: tuple[Callable[[World], object], ...] = (
     lambda world: world.catalog.create_table(draft("x", "d")),
     lambda world: world.catalog.create_table(draft("own", "d", options={"ttl": "forever"})),
     _alter_database,
+    lambda world: world.catalog.create_table(draft("split", "d", rules=("host < 'm'", "host >= 'm'"))),
+    _fill_two_regions,
+    lambda world: world.catalog.truncate_table(world.catalog.table("d", "split")),
     lambda world: world.catalog.drop_view("public", "v"),
     lambda world: world.catalog.drop_tables([world.catalog.table("public", "renamed")]),
     _fill,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.running import Cluster, Shape, running_cluster
-from tests.kv.etcd_process import EtcdProcess
+from tests.kv.etcd_process import EtcdProcess, running_etcd
 from tests.storage import shared_s3
 from tests.store.services import S3Server
 from tests.telemetry.collector import Collector
@@ -53,10 +53,5 @@ def _tracing(component: str, collector: Collector) -> dict[str, str]:
 
 @pytest.fixture
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    process = EtcdProcess(tmp_path_factory.mktemp("etcd"))
-    process.start()
-    try:
-        process.wait_ready()
+    with running_etcd(tmp_path_factory.mktemp("etcd")) as process:
         yield process
-    finally:
-        process.kill()

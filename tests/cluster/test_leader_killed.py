@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.cluster.running import Cluster, Node, Shape, running_cluster, wait_for
-from tests.kv.etcd_process import EtcdProcess, connect
+from tests.kv.etcd_process import EtcdProcess, connect, running_etcd
 from tests.remote.world import FakeRoutes
 from tests.store.services import S3Server
 from tsdb.catalog._catalog import CRASH_POINTS as CHANGE_POINTS
@@ -53,6 +53,7 @@ IS_GONE = "SELECT count(*) = 0 FROM information_schema.tables WHERE table_name =
 CREATE = tuple(each for each in CHANGE_POINTS if ".create." in each)
 ALTER = tuple(each for each in CHANGE_POINTS if ".alter." in each)
 DROP = tuple(each for each in CHANGE_POINTS if ".drop." in each)
+TRUNCATE = tuple(each for each in CHANGE_POINTS if ".truncate." in each)
 SPREAD = tuple(each for each in CHANGE_POINTS if ".spread." in each)
 IN_DATABASE = TABLE.format(name="d.t")
 
@@ -68,6 +69,19 @@ CHANGES: dict[str, Change] = {
     ),
     "drop table": Change(
         (TABLE.format(name="t"), ROWS.format(name="t")), "DROP TABLE t", IS_GONE.format("t"), DROP, None
+    ),
+    "truncate table": Change(
+        (TABLE.format(name="t"), ROWS.format(name="t")),
+        "TRUNCATE TABLE t",
+        "SELECT count(*) = 0 FROM t",
+        (*TRUNCATE, "catalog.truncate.after_region:3"),
+    ),
+    "create database": Change(
+        (),
+        "CREATE DATABASE d",
+        "SELECT count(*) = 1 FROM information_schema.schemata WHERE schema_name = 'd'",
+        ("catalog.create_database.after_publish",),
+        None,
     ),
     "drop database": Change(
         ("CREATE DATABASE d", IN_DATABASE, ROWS.format(name="d.t")),
@@ -97,13 +111,9 @@ POINTS = [(name, point) for name, change in CHANGES.items() for point in change.
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    process = EtcdProcess(tmp_path_factory.mktemp("etcd"))
-    process.start()
-    try:
-        process.wait_ready()
+    """One for all tests: only leaders are killed."""
+    with running_etcd(tmp_path_factory.mktemp("etcd")) as process:
         yield process
-    finally:
-        process.kill()
 
 
 @pytest.fixture(scope="module")

@@ -71,14 +71,14 @@ class Reached:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._engine, name)
-        if name not in ("create_region", "schema", "alter", "set_options", "drop", "stat"):
+        if name not in ("create_region", "schema", "alter", "set_options", "truncate", "drop", "stat"):
             return found
 
-        def call(region_id: Any, *arguments: Any) -> Any:
+        def call(region_id: Any, *arguments: Any, **named: Any) -> Any:
             if self.is_closed:
                 raise TsdbError("the way to the datanodes is closed")
             self._routes.peer_of(region_id)
-            return found(region_id, *arguments)
+            return found(region_id, *arguments, **named)
 
         return call
 

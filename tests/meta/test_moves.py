@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -21,9 +22,10 @@ from tsdb.ids import SeededIds
 from tsdb.kv import Compare, LeadershipLost, MemoryKv, Operation
 from tsdb.meta import _moves
 from tsdb.meta._detector import PhiDetector, is_braked
-from tsdb.meta._move_records import KEPT_MAX, MoveState, load_records
+from tsdb.meta._losses import open_losses
+from tsdb.meta._move_records import KEPT_MAX, MoveState, load_records, read_failovers
 from tsdb.meta._moves import RegionMoves
-from tsdb.meta._nodes import NodeRegistry
+from tsdb.meta._nodes import LogKind, NodeRegistry
 from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import FailureSupervisor, Supervision
 from tsdb.model import Peer, RegionId, RegionOpening, RegionPlace
@@ -50,6 +52,8 @@ class Datanodes:
         self.faults: list[str] = []
         """What happens to the next calls: `before` or `after` they have an effect; empty: nothing."""
         self.lost: set[int] = set()
+        self.lacking: dict[RegionId, list[int]] = {}
+        """Epochs under which regions were opened that may lack rows."""
 
     def open_regions(
         self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None
@@ -61,7 +65,8 @@ class Datanodes:
         return found
 
     def takeovers(self, peer: Peer, region_ids: Sequence[RegionId]) -> Mapping[RegionId, Sequence[tuple[int, int]]]:
-        return {}
+        """Of regions that may lack rows, entries up to 10 could be read."""
+        return {region: [(epoch, 10) for epoch in self.lacking.get(region, ())] for region in region_ids}
 
     def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, timeout: Duration | None = None) -> None:
         fault = self._fault(peer)
@@ -82,6 +87,8 @@ class Datanodes:
         self.manifests[region] = epoch
         missing = self.logs[region] - set(opening.log_nodes) - {node_id}
         assert not missing, "rows that are in no file would be lost"
+        if opening.may_lack_rows:
+            self.lacking.setdefault(region, []).append(epoch)
         # What is taken over is in files before the region is open.
         self.logs[region] = set()
         self.open.setdefault(node_id, {})[region] = epoch
@@ -114,7 +121,7 @@ class EndingKv(MemoryKv):
 class MovingWorld:
     """A table on node 1, and nodes 2 and 3 beside it."""
 
-    def __init__(self, *, nodes: int = 3) -> None:
+    def __init__(self, *, nodes: int = 3, log: str = "") -> None:
         self.clock = ManualClock(10**18)
         self.kv = EndingKv()
         self.datanodes = Datanodes()
@@ -128,7 +135,7 @@ class MovingWorld:
             self.datanodes.claims[region, 0] = 1
             self.datanodes.open.setdefault(1, {})[region] = 0
         for node_id in range(1, nodes + 1):
-            self.registry.register(datanode(node_id))
+            self.registry.register(datanode(node_id, log=log))
 
     def moves(self, seed: int = 1) -> RegionMoves:
         return RegionMoves(
@@ -199,6 +206,38 @@ def test_a_migration_flushes_before_the_region_leaves() -> None:
     assert world.places() == [1, 3, 1]
     assert region not in world.datanodes.open[1]
     world.check()
+
+
+def test_a_migration_away_from_a_node_that_does_not_answer_says_what_may_be_missing() -> None:
+    world = MovingWorld(log=LogKind.LOCAL)
+    world.datanodes.lost.add(1)
+    region = world.table.region_ids[1]
+    world.moves().run(world.moves().plan_migration(region, 1, 3))
+    assert world.places() == [1, 3, 1]
+    (record,) = read_failovers(world.kv)
+    assert [move.lost_from_entry for move in record.regions] == [11]
+    assert open_losses(world.kv, 1) == [(region, record.regions[0].epoch)]
+    world = MovingWorld(log=LogKind.LOCAL)
+    world.moves().run(world.moves().plan_migration(region, 1, 3))
+    assert world.datanodes.lacking == {}, "it was flushed"
+    assert read_failovers(world.kv) == []
+
+
+@pytest.mark.parametrize("left", range(12))
+def test_whenever_the_leader_is_lost_it_is_known_what_a_failover_lacks(left: int) -> None:
+    world = MovingWorld(log=LogKind.LOCAL)
+    world.lose(1)
+    world.kv.left = left
+    with suppress(LeadershipLost):
+        for record in world.moves().plan_failover(1, "not heard of"):
+            world.moves().run(record)
+    world.kv.left = None
+    moves = world.moves(seed=2)
+    for record in moves.unfinished() or moves.plan_failover(1, "not heard of"):
+        moves.run(record)
+    world.check()
+    lost = [move.lost_from_entry for record in read_failovers(world.kv) for move in record.regions]
+    assert lost == [11] * REGIONS
 
 
 def test_a_migration_that_makes_no_sense_is_refused_and_changes_nothing() -> None:

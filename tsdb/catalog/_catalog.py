@@ -6,6 +6,7 @@
 
       create    intent ─▶ regions ─▶ publish and forget the intent          a restart undoes it
       alter     intent ─▶ regions ─▶ publish and forget the intent          a restart redoes it
+      truncate  intent ─▶ regions ─▶ forget the intent                      a restart redoes it
       drop      keys to tombstones ─▶ regions ─▶ forget the tombstones      a restart finishes it
 
 - A change that fails half-way is completed or undone before the next change, in the same way as after a crash.
@@ -27,6 +28,7 @@ from tsdb.catalog._metric_descriptions import MetricDescriptions
 from tsdb.catalog._plan import plan_view, put_database
 from tsdb.catalog._recover import check_undone, load_snapshot
 from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema
+from tsdb.catalog._truncate import TableTruncation
 from tsdb.catalog._writer import Placement
 from tsdb.clock import Clock
 from tsdb.engine import Regions
@@ -52,13 +54,18 @@ CRASH_POINTS = (
     "catalog.drop.after_tombstones",
     "catalog.drop.after_regions",
     "catalog.drop.after_delete",
+    "catalog.create_database.after_publish",
+    "catalog.truncate.after_intent",
+    "catalog.truncate.after_region",
+    "catalog.truncate.after_regions",
+    "catalog.truncate.after_forget",
     "catalog.spread.after_intent",
     "catalog.spread.after_table",
     "catalog.spread.after_tables",
 )
 
 
-class Catalog(DatabaseChanges, TableCreation):
+class Catalog(DatabaseChanges, TableCreation, TableTruncation):
     """Databases, tables and views, and all changes of them: of one server, or of the cluster that this server leads."""
 
     def __init__(
@@ -153,6 +160,8 @@ class Catalog(DatabaseChanges, TableCreation):
             self._undo_create(create, is_start=is_start)
         for alter in intents.alters:
             self._redo_alter(alter)
+        for truncate in intents.truncates:
+            self._redo_truncate(truncate, is_start=is_start)
         self._drop_regions(dropped_tables(self._kv))
         for spread in intents.spreads:
             self._spread(spread, self.tables(spread.database))

@@ -45,7 +45,7 @@ class CatalogChange:
         return str(found)
 
 
-_SUBJECTS = ("draft", "drafts", "old", "tables", "info", "name", "database")
+_SUBJECTS = ("draft", "drafts", "old", "table", "tables", "info", "name", "database")
 
 
 def create_database(info: DatabaseInfo) -> CatalogChange:
@@ -75,6 +75,10 @@ def alter_table(old: TableInfo, new: TableInfo, changes: Sequence[SchemaChange])
 
 def drop_tables(tables: Sequence[TableInfo]) -> CatalogChange:
     return CatalogChange("drop_tables", {"tables": [each.to_json() for each in tables]})
+
+
+def truncate_table(table: TableInfo) -> CatalogChange:
+    return CatalogChange("truncate_table", {"table": table.to_json()})
 
 
 def create_view(draft: ViewInfo, *, replace: bool) -> CatalogChange:
@@ -133,6 +137,11 @@ def _drop_tables(catalog: Catalog, given: dict[str, Any]) -> _Act:
     return lambda: catalog.drop_tables(tables)
 
 
+def _truncate_table(catalog: Catalog, given: dict[str, Any]) -> _Act:
+    table = TableInfo.from_json(given["table"])
+    return lambda: catalog.truncate_table(table)
+
+
 def _create_view(catalog: Catalog, given: dict[str, Any]) -> _Act:
     draft, replace = ViewInfo.from_json(given["draft"]), bool(given["replace"])
     return lambda: catalog.create_view(draft, replace=replace).to_json()
@@ -151,6 +160,7 @@ _KINDS: dict[str, Callable[[Catalog, dict[str, Any]], _Act]] = {
     "create_logical_tables": _create_logical_tables,
     "alter_table": _alter_table,
     "drop_tables": _drop_tables,
+    "truncate_table": _truncate_table,
     "create_view": _create_view,
     "drop_view": _drop_view,
 }

@@ -36,6 +36,7 @@ class DatabaseChanges(CatalogWriter):
             key = database_key(info.name)
             # While a database of this name is being dropped, its tombstone would take tables of the new one along.
             self._transact([Absent(key), Absent(tombstone_key(key))], [put_database(info)], what=info.name)
+            crash_point("catalog.create_database.after_publish")
             self._snapshot = self._snapshot.with_database(info)
 
     def alter_database(self, info: DatabaseInfo) -> None:

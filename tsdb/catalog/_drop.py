@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tsdb.catalog._codec import decode, encode, encode_route
-from tsdb.catalog._intents import delete_alter
+from tsdb.catalog._intents import delete_alter, delete_truncate
 from tsdb.catalog._keys import DATABASES, TABLES, name_key, route_key, table_key, tombstone_key, view_key
 from tsdb.catalog._regions import RegionSteps
 from tsdb.catalog._snapshot import Relation
@@ -47,7 +47,7 @@ def _moves(relation: Relation) -> list[Operation]:
         PutKey(table_key(relation.id), encode(relation.to_json())),
         PutKey(route_key(relation.id), encode_route(relation)),
     ]
-    moves: list[Operation] = [delete_alter(relation.id)]
+    moves: list[Operation] = [delete_alter(relation.id), delete_truncate(relation.id)]
     for put in kept:
         moves += [DeleteKey(put.key), PutKey(tombstone_key(put.key), put.value)]
     return moves

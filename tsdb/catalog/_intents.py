@@ -3,6 +3,7 @@
     CreateIntent    undone at a restart: its regions are dropped, the table was never there
     AlterIntent     redone: its regions may have the new schema already, and a schema cannot be taken back
     SpreadIntent    redone: the tables of a database learn options that they inherit
+    TruncateIntent  redone: some regions may be empty already, and rows cannot be brought back
 
 A drop needs no intent, its tombstones say everything.
 """
@@ -17,7 +18,7 @@ from tsdb.catalog._keys import PROCEDURES, procedure_key
 from tsdb.kv import DeleteKey, KvStore, PutKey
 from tsdb.model import SchemaChange, TableInfo
 
-_CREATE, _ALTER, _SPREAD = "create_table", "alter_table", "alter_database"
+_CREATE, _ALTER, _SPREAD, _TRUNCATE = "create_table", "alter_table", "alter_database", "truncate_table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,37 @@ class SpreadIntent:
         return DeleteKey(procedure_key(_SPREAD, self.database))
 
 
+@dataclass(frozen=True, slots=True)
+class TruncateIntent:
+    """The rows of a table are being removed."""
+
+    table_id: int
+    token: str
+    """By which a region knows whether it was truncated already."""
+    started_ms: int
+
+    @property
+    def put(self) -> PutKey:
+        value = {"table_id": self.table_id, "token": self.token, "started_ms": self.started_ms}
+        return PutKey(procedure_key(_TRUNCATE, self.table_id), encode(value))
+
+    @property
+    def delete(self) -> DeleteKey:
+        return DeleteKey(procedure_key(_TRUNCATE, self.table_id))
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TruncateIntent:
+        return cls(int(value["table_id"]), str(value["token"]), int(value["started_ms"]))
+
+
 def delete_alter(table_id: int) -> DeleteKey:
     """Forget that a table is being altered, if it is."""
     return DeleteKey(procedure_key(_ALTER, table_id))
+
+
+def delete_truncate(table_id: int) -> DeleteKey:
+    """Forget that a table is being truncated, if it is."""
+    return DeleteKey(procedure_key(_TRUNCATE, table_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +115,7 @@ class Intents:
     creates: tuple[CreateIntent, ...]
     alters: tuple[AlterIntent, ...]
     spreads: tuple[SpreadIntent, ...]
+    truncates: tuple[TruncateIntent, ...]
 
 
 def load_intents(kv: KvStore) -> Intents:
@@ -99,4 +129,5 @@ def load_intents(kv: KvStore) -> Intents:
         ),
         tuple(decode(key, value, AlterIntent.from_json) for key, value in of_kind(_ALTER)),
         tuple(decode(key, value, lambda each: SpreadIntent(each["database"])) for key, value in of_kind(_SPREAD)),
+        tuple(decode(key, value, TruncateIntent.from_json) for key, value in of_kind(_TRUNCATE)),
     )

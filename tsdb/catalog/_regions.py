@@ -93,6 +93,25 @@ class RegionSteps:
         for region_id, done in told:
             self._wait(done, region_id, deadline)
 
+    def truncate(self, table: TableInfo, token: str) -> None:
+        """Empty the regions that were not emptied under this token yet; those that can be, if one cannot."""
+        problem: TsdbError | None = None
+        begun: list[tuple[RegionId, Future[None]]] = []
+        for region_id in table.region_ids:
+            try:
+                begun.append((region_id, self._regions.truncate(region_id, token=token)))
+            except TsdbError as error:
+                problem = problem or error
+        deadline = self._deadline()
+        for region_id, done in begun:
+            try:
+                self._wait(done, region_id, deadline)
+            except TsdbError as error:
+                problem = problem or error
+            crash_point("catalog.truncate.after_region")
+        if problem is not None:
+            raise problem
+
     def drop(self, table: TableInfo) -> bool:
         """Drop what there is of a table's regions; tell whether all are gone, or were never there."""
         are_gone = True

@@ -82,6 +82,9 @@ class RemoteCatalog(CatalogReader):
     def drop_tables(self, tables: Sequence[TableInfo]) -> None:
         self._change(_changes.drop_tables(tables))
 
+    def truncate_table(self, table: TableInfo) -> None:
+        self._change(_changes.truncate_table(table))
+
     def create_view(self, draft: ViewInfo, *, replace: bool) -> ViewInfo:
         return ViewInfo.from_json(self._change(_changes.create_view(draft, replace=replace)))
 

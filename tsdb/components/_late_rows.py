@@ -46,19 +46,17 @@ class LateRowsSender:
         self._meta = meta
         self._node_id = node_id
         self._late = late
-        self._nothing: dict[RegionId, list[int]] = {}
-        """Takeovers of which this node has no entries: that is worth knowing, too."""
-        held = set(late.regions())
+        self._lost: dict[RegionId, list[int]] = {}
+        """Takeovers for which this node has all it ever had, be it nothing: that is worth knowing, too."""
         for region_id, epoch in lost:
-            if region_id not in held:
-                self._nothing.setdefault(region_id, []).append(epoch)
+            self._lost.setdefault(region_id, []).append(epoch)
         self._clock = clock
         self._is_over = is_over
         self._stopped = threading.Event()
 
     @property
     def has_work(self) -> bool:
-        return bool(self._late.regions() or self._nothing)
+        return bool(self._late.regions() or self._lost)
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="tsdb-late-rows", daemon=True).start()
@@ -83,7 +81,7 @@ class LateRowsSender:
     def _hand_in_all(self, regions: RemoteRegions) -> bool:
         """Try once what is left; return whether all of it is settled."""
         is_done = True
-        for region_id in [*map(RegionId, self._late.regions()), *self._nothing]:
+        for region_id in dict.fromkeys([*map(RegionId, self._late.regions()), *self._lost]):
             if self._is_over() or self._stopped.is_set():
                 return False
             try:
@@ -109,7 +107,7 @@ class LateRowsSender:
 
     def _send(self, regions: RemoteRegions, region_id: RegionId) -> list[LateRows]:
         found: dict[int, LateRows] = {}
-        epochs = self._nothing.get(region_id, ())
+        epochs = self._lost.get(region_id, ())
         batches = self._late.read(region_id)
         batch = next(batches, [])
         while True:
@@ -123,7 +121,7 @@ class LateRowsSender:
 
     def _settle(self, region_id: RegionId) -> None:
         self._late.settle(region_id)
-        self._nothing.pop(region_id, None)
+        self._lost.pop(region_id, None)
 
 
 class _Owners:

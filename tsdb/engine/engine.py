@@ -470,11 +470,16 @@ class Engine:
         """The segments of the log, oldest first, each with its path."""
         return self._context.wal.segments()
 
-    def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
-        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
+    def truncate(
+        self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None
+    ) -> Future[None]:
+        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole.
+
+        All rows are removed once for each token, however often that is asked for.
+        """
         region = self._region(region_id)
         if ranges is None:
-            return region.worker.call(lambda: change.truncate(self._context, region))
+            return region.worker.call(lambda: change.truncate(self._context, region, token))
         return region.worker.call(lambda: trim.truncate_inside(self._context, region, ranges))
 
     def drop(self, region_id: RegionId) -> Future[None]:

@@ -85,8 +85,13 @@ class Regions(Protocol):
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the log, oldest first, each with its path."""
 
-    def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
-        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
+    def truncate(
+        self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None
+    ) -> Future[None]:
+        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole.
+
+        All rows are removed once for each token, however often that is asked for.
+        """
 
     def drop(self, region_id: RegionId) -> Future[None]:
         """Drop a region, also one that is quarantined."""

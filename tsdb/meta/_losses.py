@@ -1,12 +1,14 @@
 """What failovers may have lost, and what came back of it.
 
 A datanode with `wal.shared.acknowledge = "local"` acknowledges rows before others can read them. When its regions are
-moved, the record of the failover says from which entry of the log on they may be missing, and up to where the node was
-known to have written. When the node is back it hands in what it has (`tsdb.engine.region.hand_in`) and says so here.
+moved without it, by a failover or because it did not answer to a migration, the record of the move says from which
+entry of the log on they may be missing, and up to where the node was known to have written. When the node is back it
+hands in what it has (`tsdb.engine.region.hand_in`) and says so here.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -75,7 +77,7 @@ def open_losses(kv: KvStore, node_id: int) -> list[tuple[RegionId, int]]:
     return [
         (move.region_id, move.epoch)
         for record in load_records(kv).ended
-        if record.is_failover and record.from_node == node_id
+        if record.from_node == node_id
         for move in record.regions
         if move.lost_from_entry is not None and move.recovered_rows is None and move.epoch is not None
     ]
@@ -83,22 +85,23 @@ def open_losses(kv: KvStore, node_id: int) -> list[tuple[RegionId, int]]:
 
 def record_recovered(kv: KvStore, node_id: int, region_id: RegionId, rows: Mapping[int, int]) -> bool:
     """Note how many rows a node has handed in, by the epoch of the takeover; False if no record is left of it."""
-    is_noted = False
+    counts: Counter[str] = Counter()
     for epoch, count in rows.items():
         record = _find(kv, node_id, region_id, epoch)
         if record is not None:
-            _change(kv, record.key, region_id, count)
-            is_noted = True
-    return is_noted
+            counts[record.key] += count
+    for key, count in counts.items():
+        _change(kv, key, region_id, count)
+    return bool(counts)
 
 
 def _find(kv: KvStore, node_id: int, region_id: RegionId, epoch: int) -> MoveRecord | None:
-    """The failover that ended with the takeover; attempts that were repeated have larger epochs."""
+    """The move that ended with the takeover; attempts that were repeated have larger epochs."""
     records = load_records(kv)
     found = [
         (move.epoch, record)
         for record in (*records.ended, *records.running)
-        if record.is_failover and record.from_node == node_id
+        if record.from_node == node_id
         for move in record.regions
         if move.region_id == region_id and move.epoch is not None and move.epoch >= epoch
     ]

@@ -86,6 +86,11 @@ class MoveRecord:
     def left(self) -> list[RegionMove]:
         return [each for each in self.regions if each.state is MoveState.RUNNING]
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether rows may be missing in a region, or were."""
+        return any(each.lost_from_entry is not None for each in self.regions)
+
     def with_moves(self, changed: Iterable[RegionMove]) -> MoveRecord:
         by_id = {each.region_id: each for each in changed}
         return replace(self, regions=tuple(by_id.get(each.region_id, each) for each in self.regions))
@@ -139,9 +144,12 @@ def load_records(kv: KvStore) -> LoadedRecords:
 
 
 def read_failovers(kv: KvStore) -> list[MoveRecord]:
-    """Return the regions that were taken from lost nodes, the oldest first; those on their way last."""
+    """Return the regions that were taken from nodes without their help, the oldest first; those on their way last.
+
+    Among them are those of migrations that may lack rows.
+    """
     found = load_records(kv)
-    return [record for record in (*found.ended, *found.running) if record.is_failover]
+    return [record for record in (*found.ended, *found.running) if record.is_failover or record.lacks_rows]
 
 
 def forget_old_records(kv: KvStore) -> None:

@@ -235,17 +235,23 @@ class RegionMoves:
         for move in moves:
             epoch = self._begin(record, move.region_id) if move.region_id in directories else None
             if epoch is None:
-                # It was dropped, or has another node already.
-                ended.append(replace(move, state=MoveState.DONE, ended_ms=self._now_ms(), error=None))
+                ended.append(self._note_gone(record, move))
             else:
                 begun[move.region_id] = epoch
         crash_point("meta.move.after_begin")
-        lacks_rows = record.is_failover and may_lack_rows(self._nodes, record.from_node)
+        # So that a leader who finds a region arrived knows what to ask for.
+        before = {
+            move.region_id: replace(move, to_node=target, epoch=begun[move.region_id], error=None)
+            for move in moves
+            if move.region_id in begun
+        }
+        record = self._save(record.with_moves(before.values())) if before else record
+        lacks_rows = may_lack_rows(self._nodes, record.from_node)
         is_flushed = {region: not record.is_failover and self._leave(record, region) for region in begun}
         openings = [
-            RegionOpening(
-                region, directories[region], epoch, () if is_flushed[region] else (record.from_node,), lacks_rows
-            )
+            RegionOpening(region, directories[region], epoch)
+            if is_flushed[region]
+            else RegionOpening(region, directories[region], epoch, (record.from_node,), lacks_rows)
             for region, epoch in begun.items()
         ]
         crash_point("meta.move.after_leave")
@@ -253,13 +259,13 @@ class RegionMoves:
         crash_point("meta.move.after_open")
         if record.is_failover:
             self._wait_for_lease_end(record)
-        before = {move.region_id: move for move in moves}
+        moved: list[RegionMove] = []
         for region, epoch in begun.items():
-            move = replace(before[region], to_node=target, epoch=epoch, error=None)
+            move = before[region]
             error = results.get(region)
             if error is None and not self._arrive(record, region, epoch, target):
                 error = TsdbError("its place was changed meanwhile")
-            ended.append(
+            moved.append(
                 replace(move, state=MoveState.DONE, ended_ms=self._now_ms())
                 if error is None
                 else replace(move, error=str(error))
@@ -267,11 +273,20 @@ class RegionMoves:
             crash_point("meta.move.after_arrive")
             if error is None:
                 _MOVED.labels("failover" if record.is_failover else "migration").inc()
-        return self._with_losses(record, target, ended) if lacks_rows else ended
+        return [*ended, *self._with_losses(record, target, moved)]
+
+    def _note_gone(self, record: MoveRecord, move: RegionMove) -> RegionMove:
+        """A region is not on the node of the record: it has arrived where an earlier leader let it go, or is gone."""
+        place = self._place(move.region_id)
+        move = replace(move, state=MoveState.DONE, ended_ms=self._now_ms(), error=None)
+        if place is None or move.to_node is None or (place.node_id, place.epoch) != (move.to_node, move.epoch):
+            return replace(move, to_node=None, epoch=None)
+        (noted,) = self._with_losses(record, move.to_node, [move])
+        return noted
 
     def _with_losses(self, record: MoveRecord, target: int, moves: list[RegionMove]) -> list[RegionMove]:
         """Note what may be missing of regions that were moved."""
-        peer = self._peer(target)
+        peer = self._peer(target) if may_lack_rows(self._nodes, record.from_node) else None
         noted = [] if peer is None else note_losses(self._calls, peer, record.from_node, moves)
         by_id = {each.region_id: each for each in noted}
         return [by_id.get(each.region_id, each) for each in moves]

@@ -145,8 +145,10 @@ class RemoteRegions:
     def give_up_file(self, region_id: RegionId, file_id: str) -> Future[int]:
         return self._change(region_id, "give_up_file", file_id)
 
-    def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
-        return self._change(region_id, "truncate", None if ranges is None else list(ranges))
+    def truncate(
+        self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None
+    ) -> Future[None]:
+        return self._change(region_id, "truncate", None if ranges is None else list(ranges), token=token)
 
     def drop(self, region_id: RegionId) -> Future[None]:
         return self._change(region_id, "drop", on_success=self.forget_schema)

@@ -90,6 +90,41 @@ def test_rows_that_were_not_shipped_are_handed_in(cluster: Cluster) -> None:
     assert second.times() == [1, 2, 3, 4, 5]
 
 
+def test_a_takeover_that_is_repeated_under_its_epoch_still_takes_late_rows(cluster: Cluster) -> None:
+    _, second = taken_over(cluster, RegionOptions(append_mode=True))
+    # Metasrv has not heard the answer, and asks again; or the node itself starts again.
+    second.close()
+    second.open(lossy(ONE, 1, 1))
+    second.stop()
+    second = cluster.start(2, lossy(ONE, 1, 1), settings=LOCAL)
+    assert hand_in(back(cluster), second) == [LateRows(1, 3, is_complete=True)]
+    assert second.times() == [1, 2, 3, 4, 5]
+
+
+def test_late_rows_of_two_losses_leave_what_was_written_between(cluster: Cluster) -> None:
+    first = cluster.start(1, settings=LOCAL)
+    first.create()
+    first.write(1, 3)
+    assert first.engine.prove_ownership()
+    cluster.store.fail("put_if_absent", "wal/1/", times=-1)
+    first.delete(3)
+    lose(cluster, first)
+    second = cluster.start(2, settings=LOCAL)
+    second.open(lossy(ONE, 1, 1))
+    second.write(3, value=30.0)
+    second.close()
+    first = back(cluster)
+    first.open(opening(ONE, 2))
+    assert first.engine.prove_ownership()
+    cluster.store.fail("put_if_absent", "wal/1/", times=-1)
+    first.write(5)
+    lose(cluster, first)
+    third = cluster.start(3, settings=LOCAL)
+    third.open(lossy(ONE, 3, 1))
+    assert hand_in(back(cluster), third) == [LateRows(1, 1, is_complete=True), LateRows(3, 1, is_complete=True)]
+    assert {row["ts"]: row["a"] for row in third.rows()} == {1: 1.0, 3: 30.0, 5: 1.0}
+
+
 def test_rows_that_were_written_since_win_and_deletions_hold(cluster: Cluster) -> None:
     _, second = taken_over(cluster)
     second.write(4, value=40.0)

@@ -18,7 +18,6 @@ import os
 import shutil
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
@@ -30,11 +29,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.engine.harness import SCHEMA, batch_of
+from tests.engine.harness import SCHEMA
 from tests.engine.lives import settle
+from tests.engine.moves.history import Change, History, Kind
 from tests.engine.moves.nodes import FAST, ONE, OPTIONS, TWO, Node, directory_of
 from tests.store.faulty_store import FaultyStore
-from tsdb.engine.errors import LogFenced, RegionBusy, RegionNotFound, RegionReadOnly
+from tsdb.engine.errors import LogFenced
 from tsdb.engine.region import recovery
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOpening, RegionOptions
@@ -62,7 +62,6 @@ SMALL = replace(
 WRITE_TIMEOUT = Duration.of_seconds(0.2)
 """For memory, when a flush has failed."""
 PATIENCE_SECONDS = 30.0
-REFUSALS = (LogFenced, RegionBusy, RegionNotFound, RegionReadOnly)
 
 
 @dataclass(eq=False)
@@ -85,18 +84,6 @@ class Place:
     """Nodes that may have rows of it, until the owner says that it has opened it."""
 
 
-@dataclass(eq=False)
-class Write:
-    """A row on its way."""
-
-    region: RegionId
-    key: int
-    value: int
-    done: Future[int]
-    has_successor: bool
-    """A newer owner had opened the region before it began."""
-
-
 class MovesModel(RuleBasedStateMachine):
     """Random lives of nodes and regions."""
 
@@ -110,12 +97,7 @@ class MovesModel(RuleBasedStateMachine):
         self.processes: dict[int, Process] = {}
         self.zombies: list[Process] = []
         self.places = {region: Place(1) for region in REGIONS}
-        self.acknowledged: dict[tuple[RegionId, int], int] = {}
-        self.kept: set[int] = set()
-        """Values of the region that keeps duplicates."""
-        self.refused: set[int] = set()
-        self.writes: list[Write] = []
-        self.value = 0
+        self.history = History(TWO)
         for number in NUMBERS:
             self.processes[number] = self.start(number)
         first = self.processes[1].node
@@ -177,34 +159,26 @@ class MovesModel(RuleBasedStateMachine):
         return other.number == process.number and other.node.log.term > process.node.log.term
 
     def write(self, process: Process, region: RegionId, key: int) -> None:
-        process.node.engine.housekeeping.relieve()
-        self.value += 1
-        row = {"host": "a", "ts": key if region == ONE else self.value, "a": 1.0, "b": self.value}
+        engine = process.node.engine
+        engine.housekeeping.relieve()
+        number, opened = self.history.next_number(), engine._roster.get(region)
         has_successor = self.opened_by_others(process, region)
         try:
-            done = process.node.engine.write(region, batch_of(SCHEMA, [row]), timeout=WRITE_TIMEOUT)
+            batch = self.history.batch(SCHEMA, Kind.PUT, region, key, number)
+            done = engine.write(region, batch, timeout=WRITE_TIMEOUT)
         except TsdbError:
-            self.refused.add(self.value)
+            self.history.refuse(number)
             return
-        self.writes.append(Write(region, key, self.value, done, has_successor))
+        owner = (0 if opened is None else opened.manifest.epoch, process.node.log.term)
+        self.history.add(Change(region, Kind.PUT, number, owner, done, key, has_successor=has_successor))
         if not process.is_cut_off:
             wait_for([done], timeout=PATIENCE_SECONDS)
         self.settle()
 
     def settle(self) -> None:
         """Take the answers that are there."""
-        for write in [each for each in self.writes if each.done.done()]:
-            self.writes.remove(write)
-            error = write.done.exception()
-            if error is None:
-                assert not write.has_successor, "two owners acknowledged"
-                if write.region == ONE:
-                    key = (write.region, write.key)
-                    self.acknowledged[key] = max(write.value, self.acknowledged.get(key, 0))
-                else:
-                    self.kept.add(write.value)
-            elif isinstance(error, REFUSALS):
-                self.refused.add(write.value)
+        for change in self.history.take_answers():
+            assert not change.has_successor, "two owners acknowledged"
 
     def flush(self, process: Process, region: RegionId, _key: int = 0) -> None:
         self.change(process, lambda: process.node.engine.flush(region))
@@ -419,7 +393,7 @@ class MovesModel(RuleBasedStateMachine):
             process.store.up()
             while process.store.under_way:
                 process.store.arrive()
-        wait_for([each.done for each in self.writes], timeout=PATIENCE_SECONDS)
+        wait_for(self.history.pending(), timeout=PATIENCE_SECONDS)
         self.settle()
 
     # ── what must be so ──
@@ -430,17 +404,7 @@ class MovesModel(RuleBasedStateMachine):
         owner = self.processes[self.places[region].number]
         with owner.store.paused():
             rows = owner.node.rows(region)
-        # An answer may have come while the rows were read.
-        values = Counter(row["b"] for row in rows)
-        assert not self.refused.intersection(values), "a refused row is visible"
-        if region == TWO:
-            assert not [value for value, count in values.items() if count > 1], "a row is there twice"
-            assert not self.kept - values.keys(), "an acknowledged row is lost"
-            return
-        found = {row["ts"]: row["b"] for row in rows}
-        assert len(found) == len(rows), "a key is there twice"
-        for (_, key), value in self.acknowledged.items():
-            assert found.get(key, 0) >= value, f"an acknowledged row of key {key} is lost"
+        self.history.check(region, rows)
 
     @rule(region=st.sampled_from(REGIONS))
     def check_the_owner(self, region: RegionId) -> None:

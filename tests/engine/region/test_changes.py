@@ -199,6 +199,26 @@ def test_an_impossible_change_names_its_column_and_changes_nothing(
     engine.close()
 
 
+def test_a_truncation_with_a_token_is_made_once(tmp_path: Path, rows: Rows) -> None:
+    steps = [
+        *CREATED,
+        lives.put(PLAIN, rows.make(("a", 0))),
+        lives.truncate(PLAIN),
+        lives.put(PLAIN, rows.make(("b", 0))),
+    ]
+    engine = lives.begin(tmp_path, *steps[:-2])
+    engine.truncate(PLAIN, token="one").result(30)
+    lives.live(engine, steps[-1])
+    for _ in range(2):
+        engine.truncate(PLAIN, token="one").result(30)
+        assert lives.see(engine) == lives.expected(*steps)
+        engine.close(flush=False)
+        engine = lives.open_life(tmp_path)
+    engine.truncate(PLAIN, token="two").result(30)
+    assert lives.see(engine) == lives.expected(*steps, lives.truncate(PLAIN))
+    engine.close()
+
+
 def test_a_truncated_region_is_empty_and_takes_new_rows_of_the_same_keys(tmp_path: Path, rows: Rows) -> None:
     steps = [*CREATED]
     engine = lives.begin(tmp_path, *steps)

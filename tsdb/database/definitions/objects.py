@@ -120,16 +120,17 @@ def truncate_table(
         if table.is_logical:
             raise Unsupported(f"table {table.name} shares its files with other tables", hint="use DELETE")
         ranges = _file_ranges(statement.ranges, table, services, session)
-        return _truncate_regions(table, ranges, services, process)
+        return _remove_files(table, ranges, services, process)
     if table.is_logical:
         # Its rows share files and memtables with those of other tables, so there is nothing to drop as a whole.
         delete_where(table, services, session, process)
-    return _truncate_regions(table, None, services, process)
+        return Affected(0)
+    process.token.enter()
+    services.catalog.truncate_table(table)
+    return Affected(0)
 
 
-def _truncate_regions(
-    table: TableInfo, ranges: Sequence[TimeRange] | None, services: Services, process: Process
-) -> Affected:
+def _remove_files(table: TableInfo, ranges: Sequence[TimeRange], services: Services, process: Process) -> Affected:
     started = []
     try:
         for region in table.region_ids:

@@ -11,7 +11,7 @@ Actions that were written together in one delta take effect together.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tsdb.engine.manifest._file_meta import FileMeta
@@ -96,13 +96,16 @@ class Truncate:
 
     entry_id: int
     sequence: int
+    token: str | None = None
+    """The change of the table that it is a part of."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        token = {"token": self.token} if self.token is not None else {}
+        return {"entry_id": self.entry_id, "sequence": self.sequence, **token}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Truncate:
-        return cls(entry_id=value["entry_id"], sequence=value["sequence"])
+        return cls(entry_id=value["entry_id"], sequence=value["sequence"], token=value.get("token"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ def _apply_truncate(state: ManifestState, action: Truncate, now_ms: int) -> Mani
         flushed_entry_id=_advance(state, "flushed_entry_id", action.entry_id),
         flushed_sequence=_advance(state, "flushed_sequence", action.sequence),
         truncated_entry_id=action.entry_id,
+        truncation=action.token,
         takeovers=end_takeovers(state.takeovers),
     )
 

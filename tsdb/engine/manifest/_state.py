@@ -41,6 +41,8 @@ class ManifestState:
     flushed_sequence: int = 0
     truncated_entry_id: int | None = None
     """The last entry that a truncation made void; None if the region was never truncated."""
+    truncation: str | None = None
+    """The token of that truncation, if it has one: it is not made twice."""
     epoch: int = 0
     """The highest epoch of a writer so far."""
     version: int = 0
@@ -66,6 +68,7 @@ class ManifestState:
             "removed_files": [removed._asdict() for removed in self.removed_files],
             "quarantined": [file._asdict() for file in self.quarantined.values()],
             **({"takeovers": [each.to_json() for each in self.takeovers]} if self.takeovers else {}),
+            **({"truncation": self.truncation} if self.truncation is not None else {}),
             **{name: getattr(self, name) for name in _PLAIN},
         }
 
@@ -85,6 +88,7 @@ class ManifestState:
             removed_files=tuple(RemovedFile(each["file_id"], each["removed_at_ms"]) for each in removed),
             quarantined=MappingProxyType({file.file_id: file for file in quarantined}),
             takeovers=read_takeovers(value.get("takeovers", ())),
+            truncation=value.get("truncation"),
             **{name: value[name] for name in _PLAIN},
         )
 

@@ -79,13 +79,15 @@ def _next_sequence(region: Region) -> int:
     return 0 if is_empty else region.written.sequence + 1
 
 
-def truncate(context: EngineContext, region: Region) -> None:
-    """Let every row that is there now be gone."""
+def truncate(context: EngineContext, region: Region, token: str | None = None) -> None:
+    """Let every row that is there now be gone; nothing, if the last truncation had the same token."""
     region.check_writable()
     region.resolve(context)
+    if token is not None and region.manifest.state.truncation == token:
+        return
     region.freeze(context)
     crash_point("truncate.before_manifest")
-    region.commit(context, Truncate(region.written.entry_id, region.written.sequence))
+    region.commit(context, Truncate(region.written.entry_id, region.written.sequence, token))
     crash_point("truncate.after_manifest")
 
 

@@ -174,8 +174,31 @@ def _plan_edit(job: HandInJob, written: list[WrittenFile]) -> Edit | None:
 @requests_for(Purpose.FLUSH)
 def _write_files(context: EngineContext, job: HandInJob) -> list[WrittenFile]:
     """Write the data files. On a background thread."""
-    memtables = _fill_memtables(context, job)
     written: list[WrittenFile] = []
+    try:
+        for entries in _by_takeover(job):
+            _write_some(context, job, entries, written)
+    except BaseException:
+        discard(context, job.region, written)
+        raise
+    crash_point("hand_in.after_files")
+    return written
+
+
+def _by_takeover(job: HandInJob) -> list[list[LateEntry]]:
+    """Part entries by the gaps that they fill: between two of them are rows of other files."""
+    groups: dict[int, list[LateEntry]] = {}
+    for entry in job.entries:
+        epoch = next(each.epoch for each in job.takeovers if each.covers(entry.base_sequence))
+        groups.setdefault(epoch, []).append(entry)
+    return list(groups.values())
+
+
+def _write_some(
+    context: EngineContext, job: HandInJob, entries: Sequence[LateEntry], written: list[WrittenFile]
+) -> None:
+    """Write the data files of some entries."""
+    memtables = _fill_memtables(context, job, entries)
     try:
         for plan in plan_files(job.version, memtables):
             # Older rows that its tombstones hide may be in any file.
@@ -184,22 +207,17 @@ def _write_files(context: EngineContext, job: HandInJob) -> list[WrittenFile]:
             file = write_file(context, job.region, job.version, kept, nbytes)
             if file is not None:
                 written.append(file)
-    except BaseException:
-        discard(context, job.region, written)
-        raise
     finally:
         for memtable in memtables:
             memtable.release()
         context.buffer.wake()
-    crash_point("hand_in.after_files")
-    return written
 
 
-def _fill_memtables(context: EngineContext, job: HandInJob) -> list[Memtable]:
+def _fill_memtables(context: EngineContext, job: HandInJob, entries: Sequence[LateEntry]) -> list[Memtable]:
     """Sort entries into memtables: one for each schema and kind of options that rows were written under."""
     memtables: list[Memtable] = []
     try:
-        for entry in job.entries:
+        for entry in entries:
             schema = job.version.schema.as_of(entry.schema_version)
             options = job.version.options.at(entry.base_sequence)
             if not memtables or memtables[-1].schema != schema or memtables[-1].options != options:

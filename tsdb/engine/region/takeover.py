@@ -208,8 +208,12 @@ class _Gap:
             region.written.sequence = sequence
 
     def _takeovers(self) -> tuple[Takeover, ...]:
-        """What the nodes that had the region may hand in later."""
-        opening, written = self._arrival.opening, self._arrival.region.written
-        nodes = opening.log_nodes if opening.may_lack_rows else ()
-        now_ms = self._context.now_ms()
+        """What the nodes that had the region may hand in later.
+
+        An opening that is repeated after its answer was lost has noted that already, before it left out sequences.
+        """
+        opening, region = self._arrival.opening, self._arrival.region
+        known = {(each.epoch, each.node) for each in region.manifest.state.takeovers}
+        nodes = [each for each in opening.log_nodes if opening.may_lack_rows and (opening.epoch, each) not in known]
+        written, now_ms = region.written, self._context.now_ms()
         return tuple(Takeover(each, opening.epoch, written.entry_id, written.sequence, now_ms) for each in nodes)

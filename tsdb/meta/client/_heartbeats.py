@@ -88,9 +88,10 @@ class Heartbeats:
             if self._on_unknown is not None:
                 self._on_unknown()
             return False
-        self.lease_from(sent_ns, reply.lease)
+        # Before the lease counts: others may have acknowledged rows of these regions.
         if reply.close and self._on_close is not None:
             self._on_close(reply.close)
+        self.lease_from(sent_ns, reply.lease)
         return True
 
     def _run(self) -> None:
