@@ -211,6 +211,13 @@ def is_done(cluster: Cluster, query: str) -> bool:
     return bool(cluster.sql(query) == [[True]])
 
 
+def has_died_after(cluster: Cluster, statement: str, armed: Node) -> bool:
+    """Run a statement, unless the server that is to die has died of it."""
+    if armed.running.process.poll() is None:
+        try_statement(cluster, statement)
+    return armed.running.process.poll() is not None
+
+
 def is_done_after(cluster: Cluster, statement: str, query: str) -> bool:
     try_statement(cluster, statement)
     return is_done(cluster, query)
@@ -238,7 +245,8 @@ def test_a_change_whose_leader_is_killed_is_done_or_undone(
         query = f"SELECT peer_id = {target} FROM information_schema.region_peers WHERE region_id = {region}"
     wait_tidy(cluster, store)
     armed = let_lead(cluster, point)
-    try_statement(cluster, statement)
+    # A leader that has just begun refuses to move regions to datanodes that it has not heard of.
+    wait_for(lambda: has_died_after(cluster, statement, armed))
     assert armed.running.process.wait(60) == EXIT_CODE, "the place was not reached"
     wait_for(lambda: leader(cluster) not in (None, armed))
     wait_tidy(cluster, store)
