@@ -234,7 +234,14 @@ def frozen(cluster: Cluster) -> Iterator[str]:
         yield "hung"
     finally:
         cluster.to_datanode[node].thaw()
-        wait_for(lambda: cluster.sql("SELECT count(*) FROM hung") == [[1]])
+        wait_for(lambda: is_back(cluster))
+
+
+def is_back(cluster: Cluster) -> bool:
+    """Whether the table can be read; for a while the datanode counts as one that does not answer."""
+    with suppress(AssertionError):
+        return bool(cluster.sql("SELECT count(*) FROM hung") == [[1]])
+    return False
 
 
 def kill_all(cluster: Cluster, part: str, count: int) -> None:
@@ -257,6 +264,53 @@ def test_promql_that_waits_for_a_datanode_that_hangs_can_be_cancelled(cluster: C
     assert [answer["errorType"] for answer in answers] == ["canceled"] * 3, answers
 
 
+@pytest.mark.parametrize("path", ["series", "labels", "label/host/values"])
+def test_listings_that_wait_for_a_datanode_that_hangs_can_be_cancelled(
+    cluster: Cluster, frozen: str, path: str
+) -> None:
+    def ask() -> httpx.Response:
+        params = {"match[]": f'{frozen}{{host="a"}}', "start": "0", "end": "10"}
+        return httpx.get(f"{cluster.url}/v1/prometheus/api/v1/{path}", params=params, timeout=SECONDS_MAX)
+
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(ask) for _ in range(3)]
+        kill_all(cluster, f"{frozen}{{host", 3)
+        answers = [job.result(SECONDS_MAX).json() for job in jobs]
+    assert [answer["errorType"] for answer in answers] == ["canceled"] * 3, answers
+
+
+def test_sixty_small_queries_of_three_protocols_are_answered_while_others_hang(cluster: Cluster, frozen: str) -> None:
+    """As long as there are some that hang: each of them is asked again when it has failed."""
+    is_over = threading.Event()
+
+    def hang(ask: Callable[[str], object]) -> None:
+        while not is_over.is_set():
+            with suppress(pymysql.err.Error, psycopg.Error, AssertionError, httpx.HTTPError):
+                ask(f"SELECT count(v) FROM {frozen}")
+
+    def by_mysql(text: str) -> object:
+        with mysql(cluster) as connection, connection.cursor() as cursor:
+            cursor.execute(text)
+            return cursor.fetchall()[0][0]
+
+    def by_postgres(text: str) -> object:
+        with postgres(cluster) as connection:
+            return connection.execute(text).fetchall()[0][0]  # type: ignore[call-overload]
+
+    def by_http(text: str) -> object:
+        return cluster.sql(text, timeout=SECONDS_MAX)[0][0]
+
+    ways = (by_mysql, by_postgres, by_http)
+    with ThreadPoolExecutor(12) as pool:
+        hanging = [pool.submit(hang, way) for way in ways for _ in range(4)]
+        wait_for(lambda: statements(cluster, f"FROM {frozen}") > len(hanging) // 2)
+        answers = [way("SELECT count(*) FROM other") for _ in range(20) for way in ways]
+        is_over.set()
+        for job in hanging:
+            job.result(SECONDS_MAX)
+    assert answers == [1] * 60
+
+
 def test_others_are_answered_while_many_wait_for_a_datanode_that_hangs(cluster: Cluster, frozen: str) -> None:
     def by_mysql() -> object:
         with mysql(cluster) as connection, connection.cursor() as cursor:
@@ -276,7 +330,9 @@ def test_others_are_answered_while_many_wait_for_a_datanode_that_hangs(cluster: 
             assert cursor.fetchall() == ((1,),)
         assert cluster.sql("SELECT count(*) FROM other") == [[1]]
         ends = [job.result(SECONDS_MAX) for job in waiting]
-    assert all("does not answer" in str(getattr(end, "text", end)) for end in ends), ends
+    # Those whose turn came late are past their own timeout.
+    texts = [str(getattr(end, "text", end)) for end in ends]
+    assert not [each for each in texts if "does not answer" not in each and "took longer" not in each]
 
 
 def statements(cluster: Cluster, part: str) -> int:

@@ -12,10 +12,13 @@ import pytest
 from tests.engine.lives import wait_until
 from tsdb.clock import SystemClock
 from tsdb.errors import Busy, Cancelled
-from tsdb.query import WriteToken, threads_max
+from tsdb.query import WriteToken, run_checked, threads_max
 from tsdb.query.lifetime import QueryLife
+from tsdb.remote._waits import Waits
+from tsdb.servers._inline import SoftDeadline, SoftDeadlineExceeded
 from tsdb.servers._scheduler import QueryScheduler, SchedulerLane
 from tsdb.servers._turns import TurnLimits
+from tsdb.waits import current_place
 
 SECONDS = 30
 NEVER = 1e6
@@ -296,3 +299,45 @@ def test_the_threads_end_when_all_lanes_are_closed() -> None:
     for thread in threads:
         thread.join(SECONDS)
         assert not thread.is_alive()
+
+
+def test_steps_that_wait_for_a_datanode_do_not_hold_up_others_of_their_lane(gates: Callable[[], Gate]) -> None:
+    scheduler = QueryScheduler(TurnLimits(1, NEVER, away_max=2))
+    lane, waits, hanging = scheduler.lane(1), Waits(), [gates(), gates(), gates()]
+
+    def wait_for_datanode(gate: Gate) -> Callable[[], str]:
+        def work() -> str:
+            with waits.waiting(current_place(), gate.may_end.set):
+                gate()
+            return "answered"
+
+        return work
+
+    steps = [submit(lane, wait_for_datanode(gate)) for gate in hanging]
+    for gate in hanging:
+        # Each begins when the one before has left its place.
+        assert gate.begun.wait(SECONDS)
+        waits.look()
+        waits.look()
+    # The third one found no room, and was cancelled.
+    with pytest.raises(Busy, match="2 queries of this protocol wait"):
+        steps[2].result(SECONDS)
+    assert [submit(lane, lambda: "other").result(SECONDS) for _ in range(3)] == ["other"] * 3
+    for gate in hanging:
+        gate.may_end.set()
+    assert [step.result(SECONDS) for step in steps[:2]] == ["answered"] * 2
+    assert submit(lane, lambda: "other").result(SECONDS) == "other"
+
+
+def test_a_query_on_the_event_loop_that_waits_for_a_datanode_is_abandoned() -> None:
+    waits, is_cancelled = Waits(), threading.Event()
+
+    def work() -> None:
+        with waits.waiting(current_place(), is_cancelled.set):
+            waits.look()
+            waits.look()
+
+    with pytest.raises(SoftDeadlineExceeded):
+        run_checked(SoftDeadline(lambda: 0.0, 1.0), work)
+    assert is_cancelled.is_set()
+    run_checked(SoftDeadline(lambda: 0.0, 1.0), lambda: None)

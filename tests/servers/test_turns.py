@@ -205,3 +205,39 @@ def test_steps_that_are_not_short_begin_side_by_side() -> None:
     first, second = arrive(turns, lane, 0), arrive(turns, lane, 0)
     assert turns.startable == 2
     assert [turns.begin_next(0), turns.begin_next(0)] == [first, second]
+
+
+def test_a_step_that_waits_for_another_node_leaves_its_place_and_comes_back() -> None:
+    turns = Turns(LIMITS)
+    lane = turns.add_lane(1)
+    first, second, third = (arrive(turns, lane, at) for at in range(3))
+    assert [turns.begin_next(3), turns.begin_next(3)] == [first, None]
+    turns.leave(first, is_own=True)
+    assert (turns.away, turns.running) == (1, 0)
+    assert [turns.begin_next(4), turns.begin_next(4)] == [second, None]
+    turns.come_back(first, is_own=True)
+    assert (lane.begun, turns.away, turns.running) == (2, 0, 2), "it goes on to its next checkpoint"
+    assert turns.must_pause(first, 5)
+    turns.end(second)
+    assert turns.begin_next(6) is None, "the lane is full"
+    turns.end(first)
+    assert turns.begin_next(7) is third
+    assert (turns.running, lane.begun) == (1, 1)
+
+
+def test_threads_of_a_step_that_wait_for_other_nodes_count_once_and_its_own_thread_runs() -> None:
+    turns = Turns(TurnLimits(slots=2, slice_seconds=SLICE, away_max=1))
+    lane = turns.add_lane(9)
+    first, second = arrive(turns, lane, 0), arrive(turns, lane, 1)
+    assert [turns.begin_next(2), turns.begin_next(2)] == [first, second]
+    turns.leave(first, is_own=False)
+    turns.leave(first, is_own=False)
+    assert (first.hold, lane.begun, lane.away) == (Hold.SLOT, 1, 1)
+    assert turns.may_leave(first)
+    assert not turns.may_leave(second)
+    turns.come_back(first, is_own=False)
+    assert lane.away == 1
+    turns.end(first)
+    assert (lane.begun, lane.away, turns.away) == (1, 0, 0)
+    turns.come_back(first, is_own=False)
+    assert (lane.begun, lane.away, turns.away) == (1, 0, 0)

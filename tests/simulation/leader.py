@@ -157,6 +157,7 @@ class Leader(Datanodes):
     def migrate(self) -> None:
         region, to_node = self.random.choice(self.regions), self.random.choice(NODES)
         from_node = all_places(self.kv)[region].node_id
+        self.pass_time(0.01)
         self.note("region", region & 0xFF, "is to go from node", from_node, "to node", to_node)
         self.move(lambda: [self.moves.plan_migration(region, from_node, to_node)])
 

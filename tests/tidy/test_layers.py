@@ -23,6 +23,7 @@ LAYERS = {
     "clock": 0,
     "ids": 0,
     "memory": 0,
+    "waits": 0,
     "weighted_cache": 0,
     "quick_imports": 0,
     "_kernels": 0,

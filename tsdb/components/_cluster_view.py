@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tsdb.catalog import all_places
@@ -16,7 +17,7 @@ from tsdb.model import NodeRole, Peer, RegionId
 from tsdb.query.information_schema import FailoverRow, NodeRow, PeerRow, ProcedureRow
 
 _FRESH_SECONDS = 1.0
-"""So long an answer of the leader is used again: one statement may need it for every region."""
+"""So long an answer of the leader is used again: the dashboard asks for several tables at a time."""
 
 _TOLD = ("regions", "state", "log_lag_seconds", "log_unshipped_bytes")
 """What of a node's own report is its status."""
@@ -39,21 +40,28 @@ class MetaCluster:
         servers = [_metasrv_row(address, is_leader=address == found["leader"]) for address in found["metasrvs"]]
         return [*(_node_row(each) for each in found["nodes"]), *servers]
 
-    def peer_of(self, region_id: RegionId) -> PeerRow | None:
+    def peers_of(self, region_ids: Sequence[RegionId]) -> list[PeerRow | None]:
+        """The nodes of regions; whether they are alive only a metadata server knows, if one answers."""
+        try:
+            found = self._ask()["nodes"] if region_ids else []
+        except TsdbError:
+            return [self._peer_of(region_id, None) for region_id in region_ids]
+        nodes = {each["node_id"]: each for each in found if each["role"] == NodeRole.DATANODE.value}
+        return [self._peer_of(region_id, nodes) for region_id in region_ids]
+
+    def _peer_of(self, region_id: RegionId, nodes: Mapping[int, dict[str, Any]] | None) -> PeerRow | None:
         try:
             peer = self._routes.peer_of(region_id)
         except TsdbError:
             return None
-        try:
-            nodes = self._ask()["nodes"]
-        except TsdbError:
+        if nodes is None:
             return PeerRow(peer.node_id, peer.address)
-        for each in nodes:
-            if each["role"] == NodeRole.DATANODE.value and each["node_id"] == peer.node_id:
-                if each["is_alive"]:
-                    return PeerRow(peer.node_id, peer.address, is_moving=self._routes.is_moving(region_id))
-                return PeerRow(peer.node_id, peer.address, False, int(each["silent_seconds"]), reason=_why_down(each))
-        return PeerRow(peer.node_id, peer.address, is_alive=False, reason="the datanode is not known")
+        node = nodes.get(peer.node_id)
+        if node is None:
+            return PeerRow(peer.node_id, peer.address, is_alive=False, reason="the datanode is not known")
+        if node["is_alive"]:
+            return PeerRow(peer.node_id, peer.address, is_moving=self._routes.is_moving(region_id))
+        return PeerRow(peer.node_id, peer.address, False, int(node["silent_seconds"]), reason=_why_down(node))
 
     def node_of(self, region_id: RegionId) -> int | None:
         try:

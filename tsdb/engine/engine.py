@@ -272,7 +272,8 @@ class Engine:
         return self._moves.open(openings)
 
     def close_region(self, region_id: RegionId, *, flush: bool) -> Future[None]:
-        """Stop writes to a region, flush it if asked, and let it go; its files stay. Nothing happens if it is not here.
+        """Stop writes to a region, flush it if asked, and let it go; its files stay. Nothing happens if it is not here:
+        then it is RegionNotFound to ask for a flush, because its rows may be in the log.
 
         If the flush fails, the future has the error, and the region takes writes again. Without a flush, its rows stay
         in the log until another owner has flushed them.

@@ -257,7 +257,7 @@ class RegionMoves:
         crash_point("meta.move.after_leave")
         results = self._open(target, openings)
         crash_point("meta.move.after_open")
-        if record.is_failover:
+        if not all(is_flushed.values()):
             self._wait_for_lease_end(record)
         moved: list[RegionMove] = []
         for region, epoch in begun.items():

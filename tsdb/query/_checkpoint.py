@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
+from tsdb.waits import Place, runner
+
 T = TypeVar("T")
 
 
@@ -33,6 +35,9 @@ class Checkpoint(Protocol):
     def threads_max(self, most: int) -> int:
         """Return how many threads the next piece of work may use, at least one and at most `most`."""
 
+    def place(self) -> Place | None:
+        """Return what the step on this thread occupies, and gives back while it waits for another node."""
+
 
 _checkpoint: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
 
@@ -42,10 +47,11 @@ current_checkpoint = _checkpoint.get
 
 def run_checked(checkpoint: Checkpoint, work: Callable[[], T]) -> T:
     """Run something whose queries call a checkpoint before their steps."""
-    token = _checkpoint.set(checkpoint)
+    token, before = _checkpoint.set(checkpoint), runner.set(checkpoint)
     try:
         return work()
     finally:
+        runner.reset(before)
         _checkpoint.reset(token)
 
 

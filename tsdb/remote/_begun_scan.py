@@ -10,6 +10,7 @@ import pyarrow as pa
 from tsdb.remote._link import CallStream, Link
 from tsdb.remote._message import Part, pack
 from tsdb.telemetry import TraceSpan
+from tsdb.waits import Place
 
 _MORE = pack({"op": "more"})
 
@@ -44,9 +45,9 @@ class BegunScan:
         assert self.call is not None
         self.call.stream.send_packed(_MORE)
 
-    def next_message(self) -> tuple[dict[str, Any], list[pa.Buffer]]:
+    def next_message(self, place: Place | None) -> tuple[dict[str, Any], list[pa.Buffer]]:
         first, self._first = self._first, None
         if first is not None:
             return first
         assert self.call is not None
-        return self.call.answer()
+        return self.call.answer(place)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from tsdb.remote._message import Part
 from tsdb.remote._pulse import Pulse
 from tsdb.remote._settings import RemoteSettings
 from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of
+from tsdb.remote._waits import Waits
+from tsdb.waits import Place, current_place
 
 _OPTIONS: list[tuple[str, int]] = [
     # Each link has a connection of its own: a new one is not made to wait for the fate of an old one.
@@ -55,16 +58,21 @@ class CallStream:
         released = self._link.take_released()
         self.stream.send({**head, "released": released} if released else head, buffers)
 
-    def answer(self) -> tuple[dict[str, Any], list[pa.Buffer]]:
-        """Wait for the next message; one of `BROKEN` if there is none."""
-        return self.stream.receive()
+    def answer(self, place: Place | None = None) -> tuple[dict[str, Any], list[pa.Buffer]]:
+        """Wait for the next message; one of `BROKEN` if there is none.
+
+        `place` is that of the step for which a thread waits that runs none itself.
+        """
+        with self._link.waits.waiting(current_place() or place, self.stream.cancel):
+            return self.stream.receive()
 
 
 class Link:
     """A session with a datanode. Thread-safe."""
 
-    def __init__(self, address: str, settings: RemoteSettings, clock: Clock) -> None:
+    def __init__(self, address: str, settings: RemoteSettings, clock: Clock, waits: Waits) -> None:
         self.address = address
+        self.waits = waits
         self._settings = settings
         self._clock = clock
         self._lock = threading.Condition()
@@ -108,8 +116,21 @@ class Link:
                     found = self._writes[at] = self._open_changes(self.changes.session)
         return found
 
-    def take(self, deadline_ns: int) -> CallStream:
-        """Take a stream for calls, to be given back or discarded; Busy if all are in use until the deadline."""
+    def take(
+        self,
+        deadline_ns: int,
+        place: Place | None = None,
+        on_open: Callable[[ClientStream], None] | None = None,
+    ) -> CallStream:
+        """Take a stream for calls, to be given back or discarded; Busy if all are in use until the deadline.
+
+        `place` is that of the step for which a thread waits that runs none itself. `on_open` is told of a stream that
+        is being opened, so that it can be cancelled.
+        """
+        with self.waits.waiting(current_place() or place):
+            return self._take(deadline_ns, on_open)
+
+    def _take(self, deadline_ns: int, on_open: Callable[[ClientStream], None] | None) -> CallStream:
         with self._lock:
             while True:
                 if self.is_broken:
@@ -127,7 +148,7 @@ class Link:
                         hint="try again later",
                     )
         try:
-            return self._open_call()
+            return self._open_call(on_open)
         except BaseException:
             self._forget()
             raise
@@ -235,8 +256,10 @@ class Link:
         except BROKEN as error:
             raise NodeUnavailable(text_of(error), address=self.address) from error
 
-    def _open_call(self) -> CallStream:
+    def _open_call(self, on_open: Callable[[ClientStream], None] | None) -> CallStream:
         stream = self._stream(CALLS)
+        if on_open is not None:
+            on_open(stream)
         with self._lock:
             self._open.add(stream)
         stream.give_up_ns = self._clock.monotonic_ns() + self._settings.connect_timeout

@@ -11,7 +11,9 @@ from tsdb.remote._errors import NodeUnavailable
 from tsdb.remote._link import Link
 from tsdb.remote._pulse import TICK_SECONDS
 from tsdb.remote._settings import RemoteSettings
+from tsdb.remote._waits import Waits
 from tsdb.units import Duration
+from tsdb.waits import current_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Links:
         self._links: dict[str, Link] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._failures: dict[str, _Failure] = {}
+        self._waits = Waits()
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -56,7 +59,7 @@ class Links:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="tsdb-remote-watch", daemon=True)
                 self._thread.start()
-        with opening:
+        with self._waits.waiting(current_place()), opening:
             found = self._links.get(address)
             if found is None or found.is_broken:
                 failure = self._failures.get(address)
@@ -70,7 +73,7 @@ class Links:
             raise Cancelled("the client of remote regions is closed")
         if broken is not None:
             broken.close("the connection broke")
-        link = Link(address, self._settings, self._clock)
+        link = Link(address, self._settings, self._clock, self._waits)
         # Before it is answered: the watch ends the attempt when its time is over.
         with self._lock:
             self._links[address] = link
@@ -97,6 +100,7 @@ class Links:
     def _watch(self) -> None:
         while not self._is_closed.wait(TICK_SECONDS):
             now = self._clock.monotonic_ns()
+            self._waits.look()
             with self._lock:
                 links = list(self._links.values())
             for link in links:

@@ -44,6 +44,7 @@ from tsdb.remote._streams import BROKEN, ClientStream, text_of
 from tsdb.remote.codec import lower_into, lower_value, raise_value
 from tsdb.telemetry import AttributeValue, SpanKind, TraceSpan, current_span, entered
 from tsdb.units import Duration
+from tsdb.waits import current_place
 
 T = TypeVar("T")
 
@@ -79,6 +80,9 @@ class RemoteReader:
         self._clock = clock
         self._opened_for = current_span()
         """What threads of DataFusion work for, if the query is traced."""
+        place = current_place()
+        self._place = None if place is None else place.elsewhere
+        """What the step occupies that they work for."""
         self._timeout = timeout
         self._deadline_ns = clock.monotonic_ns() + (TIMEOUT_MAX if timeout is None else timeout)
         self._opening = threading.Lock()
@@ -155,7 +159,7 @@ class RemoteReader:
         read = 0
         try:
             while True:
-                head, buffers = begun.next_message()
+                head, buffers = begun.next_message(self._place)
                 self._statistics = head.get("statistics", self._statistics)
                 is_last = "rows" not in head or "end" in head
                 if is_last:
@@ -237,10 +241,10 @@ class RemoteReader:
         is_read = is_kept = False
         try:
             call.ask(head, buffers, self._give_up_ns)
-            head, arrived = call.answer()
+            head, arrived = call.answer(self._place)
             while "ask" in head:
                 self._compute(call, head["ask"], arrived, evaluate, failure)
-                head, arrived = call.answer()
+                head, arrived = call.answer(self._place)
             is_kept = "plan" in head and "end" not in head
             is_read = not is_kept
         except BROKEN as error:
@@ -330,12 +334,30 @@ class RemoteReader:
             self._return(begun.link, call, is_read=is_read)
 
     def _take(self, link: Link) -> CallStream:
-        call = link.take(self._deadline_ns)
-        with self._lock:
-            self._busy.add(call.stream)
+        opening: list[ClientStream] = []
+
+        def watch(stream: ClientStream) -> None:
+            opening.append(stream)
+            self._watch(stream)
+
+        try:
+            call = link.take(self._deadline_ns, self._place, watch)
+        except NodeUnavailable as error:
+            with self._lock:
+                self._busy.difference_update(opening)
             if self._is_over:
-                call.stream.cancel()
+                raise Cancelled("the query was cancelled") from error
+            raise
+        if not opening:
+            self._watch(call.stream)
         return call
+
+    def _watch(self, stream: ClientStream) -> None:
+        """Let a stream end with the query."""
+        with self._lock:
+            self._busy.add(stream)
+            if self._is_over:
+                stream.cancel()
 
     def _return(self, link: Link, call: CallStream, *, is_read: bool) -> None:
         with self._lock:

@@ -29,6 +29,7 @@ from time import perf_counter, thread_time
 from typing import NamedTuple, TypeVar
 
 from tsdb.query import run_checked
+from tsdb.waits import Place
 
 FAST_SECONDS = 0.003
 SOFT_DEADLINE_SECONDS = 0.010
@@ -129,6 +130,26 @@ class SoftDeadline:
     def threads_max(self, most: int) -> int:
         """Its client is alone."""
         return most
+
+    def place(self) -> Place | None:
+        return None if self.is_over else _EVENT_LOOP
+
+
+class _EventLoop:
+    """The place of a query that runs inline: it may not wait for another node for long."""
+
+    @property
+    def elsewhere(self) -> Place:
+        return self
+
+    def leave(self) -> None:
+        raise SoftDeadlineExceeded
+
+    def come_back(self) -> None:
+        """It was never left."""
+
+
+_EVENT_LOOP = _EventLoop()
 
 
 class Candidate(NamedTuple):

@@ -3,6 +3,7 @@
     StepPool ─▶ SchedulerLane.submit ─▶ a turn (`_turns` decides) ─▶ a thread runs the step
                                                                       │ checkpoint: pauses if it is long
                                                                       │ waits for a worker, say: without a slot
+                                                                      │ waits for a datanode: without a place
                                                                       └ writes: leaves, without coming back
 
 - Each connection has one step at a time, and the next step of a streamed answer queues behind those of others, so that
@@ -11,6 +12,8 @@
   runs for too long. Threads are started when none is idle: one for each step that has begun and not ended.
 - What writes holds no slot while it waits for the log (`WriteToken.enter`), nor does a query that waits for threads of
   DataFusion or a worker (`QueryLife.waiting`). Between the steps of an answer nothing runs: a slow client holds none.
+- One that has waited for a datanode for a while (`tsdb.waits`) counts no more among the steps of its protocol that run
+  at a time: those that need other datanodes are served. How many may wait so is bounded.
 - A query is refused at once if too many wait, or if its turn would come after its deadline.
 """
 
@@ -28,6 +31,7 @@ from tsdb.errors import Busy, TsdbError
 from tsdb.query import run_checked
 from tsdb.servers._turns import LEAD_SECONDS, SHORT_SECONDS, Lane, Turn, TurnLimits, Turns
 from tsdb.telemetry import counter, current_span, gauge, get_logger, histogram
+from tsdb.waits import Place
 
 CHECK_SECONDS = 0.05
 """How often a step that pauses looks whether it was cancelled."""
@@ -40,13 +44,16 @@ _log = get_logger("tsdb.scheduler")
 
 _WAITING = gauge("tsdb_servers_queries_waiting", "Steps of queries that wait for their turn.")
 _RUNNING = gauge("tsdb_servers_queries_running", "Steps of queries that run; those that wait for others do not count.")
+_AWAY = gauge("tsdb_servers_queries_away", "Steps of queries that have waited for a datanode for a while.")
 _WAITED = histogram("tsdb_servers_queries_waiting_seconds", "Time that steps of queries waited for their turn.")
 _REFUSED = counter(
     "tsdb_servers_queries_refused_total",
-    "Queries that were refused, by reason: queue (too many wait), deadline (it would come before their turn).",
+    "Queries that were refused, by reason: queue (too many wait), deadline (it would come before their turn), datanode"
+    " (too many wait for datanodes).",
     labels=("reason",),
 )
 _REFUSED_BY_QUEUE, _REFUSED_BY_DEADLINE = _REFUSED.labels("queue"), _REFUSED.labels("deadline")
+_REFUSED_BY_DATANODE = _REFUSED.labels("datanode")
 
 
 class _Step(Turn):
@@ -124,6 +131,7 @@ class QueryScheduler:
         self._current = threading.local()
         _WAITING.set_function(lambda: self._turns.waiting)
         _RUNNING.set_function(lambda: self._turns.running)
+        _AWAY.set_function(lambda: self._turns.away)
 
     @property
     def waiting(self) -> int:
@@ -220,6 +228,26 @@ class QueryScheduler:
             with self._lock:
                 self._turns.stop(step)
                 self._hand_out()
+
+    def place(self) -> Place | None:
+        step = self._step()
+        return None if step is None else _StepPlace(self, step)
+
+    def leave(self, step: _Step, *, is_own: bool) -> None:
+        """Let a step give its place back while it waits for a datanode; Busy if too many do."""
+        with self._lock:
+            if not self._turns.may_leave(step):
+                _REFUSED_BY_DATANODE.inc()
+                raise Busy(
+                    f"{step.lane.away} queries of this protocol wait for datanodes that do not answer",
+                    hint="try again later",
+                )
+            self._turns.leave(step, is_own=is_own)
+            self._hand_out()
+
+    def come_back(self, step: _Step, *, is_own: bool) -> None:
+        with self._lock:
+            self._turns.come_back(step, is_own=is_own)
 
     def threads_max(self, most: int) -> int:
         """Return how many threads a step may use: its own, and one for each free slot that no step waits for."""
@@ -325,6 +353,28 @@ class QueryScheduler:
         self._note_busy(thread_time() - busy)
         self._current.step = None
         self.note_step(self._clock() - begun)
+
+
+class _StepPlace:
+    """The place of a step in its lane, and its slot."""
+
+    __slots__ = ("_is_own", "_scheduler", "_step")
+
+    def __init__(self, scheduler: QueryScheduler, step: _Step, *, is_own: bool = True) -> None:
+        """`is_own` says that the thread of the step is the one that waits."""
+        self._scheduler = scheduler
+        self._step = step
+        self._is_own = is_own
+
+    @property
+    def elsewhere(self) -> Place:
+        return _StepPlace(self._scheduler, self._step, is_own=False)
+
+    def leave(self) -> None:
+        self._scheduler.leave(self._step, is_own=self._is_own)
+
+    def come_back(self) -> None:
+        self._scheduler.come_back(self._step, is_own=self._is_own)
 
 
 class SchedulerLane:

@@ -3,9 +3,11 @@
     waiting ─▶ slot ─▶ end                                a step that is soon done
                slot ─▶ evicted ─▶ paused ─▶ slot or the long permit ─▶ …      one that is not
                slot ─▶ none, while it waits for others ─▶ slot                a query that waits for a worker, say
+               slot ─▶ away, while it waits for another node ─▶ paused ─▶ …   one that a datanode keeps waiting
 
 - A step begins in the order of its arrival, on one of `slots` slots. A lane is the steps of one protocol; no more than
-  `at_once_max` of them have begun and not ended.
+  `at_once_max` of them have begun and not ended, without those that are away. When one of these comes back, there may
+  be more for a while: none begins until there are fewer.
 - While steps are short on average, one begins beside another only when that has run for `lead_seconds`, so that most
   run one after the other: two threads that both want the interpreter lock take longer than one that has it.
 - A step that has held its slot for a slice loses it as soon as another step waits. It is long from then on: it runs
@@ -28,6 +30,8 @@ SLICE_SECONDS = 0.05
 """How long a step may hold its slot while others wait."""
 WAITING_MAX = 1024
 """How many steps may wait for their first slot."""
+AWAY_MAX = 128
+"""How many steps of a lane may wait for other nodes: each of them has a thread."""
 LEAD_SECONDS = 0.0015
 """How long a step must have run until the next one begins beside it, while steps are short."""
 SHORT_SECONDS = 0.0025
@@ -43,6 +47,7 @@ class TurnLimits:
     slots: int
     slice_seconds: float = SLICE_SECONDS
     waiting_max: int = WAITING_MAX
+    away_max: int = AWAY_MAX
     lead_seconds: float = 0.0
 
 
@@ -57,7 +62,7 @@ class Hold(Enum):
 class Turn:
     """One step, from its arrival to its end."""
 
-    __slots__ = ("hold", "is_long", "is_overdue", "lane", "queued_at", "since")
+    __slots__ = ("away", "hold", "is_ended", "is_long", "is_overdue", "lane", "queued_at", "since")
 
     def __init__(self, lane: Lane, queued_at: float) -> None:
         self.lane = lane
@@ -68,6 +73,9 @@ class Turn:
         self.is_long = False
         self.is_overdue = False
         """Whether it has lost its slot and goes on to its next checkpoint."""
+        self.away = 0
+        """How many of its threads wait for other nodes."""
+        self.is_ended = False
 
 
 class Lane:
@@ -76,6 +84,8 @@ class Lane:
     def __init__(self, at_once_max: int) -> None:
         self.at_once_max = at_once_max
         self.begun = 0
+        self.away = 0
+        """Steps that have begun and wait for other nodes."""
         self.waiting: deque[Turn] = deque()
 
 
@@ -99,6 +109,8 @@ class Turns:
         """Steps that have not begun."""
         self.running = 0
         """Steps that use a core, as far as it is known."""
+        self.away = 0
+        """Steps that wait for other nodes."""
 
     def add_lane(self, at_once_max: int) -> Lane:
         lane = Lane(at_once_max)
@@ -191,10 +203,39 @@ class Turns:
         """Let a step wait no longer."""
         (self._paused if turn.is_long else self._returning).remove(turn)
 
+    def may_leave(self, turn: Turn) -> bool:
+        """Return whether a step may wait for another node beside those that do."""
+        return turn.away > 0 or turn.lane.away < self._limits.away_max
+
+    def leave(self, turn: Turn, *, is_own: bool) -> None:
+        """A thread of a step waits for another node. If it is its own, the step uses no core."""
+        turn.away += 1
+        if turn.away == 1:
+            self._count_away(turn, +1)
+        if is_own:
+            self.stop(turn)
+            turn.is_long = True
+
+    def come_back(self, turn: Turn, *, is_own: bool) -> None:
+        """A thread of a step goes on; if it is its own, to the next checkpoint, where it pauses as a long step does."""
+        turn.away -= 1
+        if turn.away == 0 and not turn.is_ended:
+            self._count_away(turn, -1)
+        if is_own:
+            self._let_go_on_overdue(turn)
+
     def end(self, turn: Turn) -> None:
         """A step that had begun is over."""
         self.stop(turn)
+        if turn.away:
+            self._count_away(turn, -1)
+        turn.is_ended = True
         turn.lane.begun -= 1
+
+    def _count_away(self, turn: Turn, change: int) -> None:
+        turn.lane.away += change
+        turn.lane.begun -= change
+        self.away += change
 
     # Slots ------------------------------------------------------------------------------------------------------------
 
@@ -230,10 +271,14 @@ class Turns:
         if not self._free and self._holders and now - self._holders[0].since >= self._slice():
             turn = self._holders[0]
             self.stop(turn)
-            turn.is_long = turn.is_overdue = True
-            self._overdue += 1
-            self.running += 1  # until its next checkpoint
+            turn.is_long = True
+            self._let_go_on_overdue(turn)
         return self._free > 0
+
+    def _let_go_on_overdue(self, turn: Turn) -> None:
+        turn.is_overdue = True
+        self._overdue += 1
+        self.running += 1  # until its next checkpoint
 
     def _next_lane(self) -> Lane | None:
         """Return the lane of the step that has waited longest among those that may begin."""

@@ -64,7 +64,7 @@ def test_opening_and_closing_can_be_repeated_and_called_by_several_threads(clust
     node.create()
     node.write(1)
     node.close()
-    node.close()
+    node.close(flush=False)
     results: list[object] = []
     threads = [
         threading.Thread(target=lambda: results.append(node.engine.open_regions([opening(ONE, 1)]))) for _ in range(4)
@@ -485,3 +485,18 @@ def test_a_region_moves_in_good_order_with_local_logs(tmp_path: Path) -> None:
     assert sorted(row["ts"] for row in read(again, ONE)) == [0, 1, 2, 3, 4]
     again.close()
     engines[1].close()
+
+
+def test_a_region_that_is_not_here_was_not_flushed(cluster: Cluster) -> None:
+    first = cluster.start(1)
+    first.create()
+    first.write(1)
+    first.stop()
+    # It is started while the region is on its way to another node, and so without it.
+    first = cluster.start(1)
+    with pytest.raises(RegionNotFound):
+        first.close()
+    first.close(flush=False)
+    second = cluster.start(2)
+    second.open(opening(ONE, 1, 1))
+    assert second.times() == [1]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, TimeoutError
 from functools import partial
 
-from tsdb.engine.errors import RegionBusy
+from tsdb.engine.errors import RegionBusy, RegionNotFound
 from tsdb.engine.region.closing import start_close
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.housekeeping import Housekeeping
@@ -79,7 +79,10 @@ class Moves:
         return results
 
     def close(self, region_id: RegionId, *, flush: bool) -> Future[None]:
-        """Let a region go, so that another node can have it; nothing happens if it is not here."""
+        """Let a region go, so that another node can have it; nothing happens if it is not here.
+
+        RegionNotFound then if it was to be flushed: a node that was started meanwhile may have its rows in its log.
+        """
         with self._closing:
             closing = self._closings.get(region_id)
             return self._close(region_id, flush=flush) if closing is None else closing
@@ -96,7 +99,10 @@ class Moves:
                 self._roster.end_quarantine(region_id)
                 self.left.add(region_id, directory)
             self._roster.end_transit([region_id])
-            done.set_result(None)
+            if flush:
+                done.set_exception(RegionNotFound(region_id=region_id))
+            else:
+                done.set_result(None)
             return done
         closing = self._closings[region_id] = start_close(
             self._context, region, flush=flush, on_closed=partial(self._forget, region)

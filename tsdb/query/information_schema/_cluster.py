@@ -47,8 +47,7 @@ def _in_seconds(ms: int) -> str:
 
 def region_peers_table(context: InformationContext) -> pa.Table:
     regions = regions_of(context)
-    view = context.cluster_view
-    peers = [view.peer_of(region_id) for _, _, region_id in regions]
+    peers = context.cluster_view.peers_of([region_id for _, _, region_id in regions])
     columns = {
         "table_catalog": CATALOG,
         "table_schema": [table.database for table, _, _ in regions],

@@ -93,7 +93,8 @@ class ClusterView(Protocol):
 
     def nodes(self) -> Sequence[NodeRow]: ...
 
-    def peer_of(self, region_id: RegionId) -> PeerRow | None: ...
+    def peers_of(self, region_ids: Sequence[RegionId]) -> Sequence[PeerRow | None]:
+        """The nodes of regions, by one request to other processes at most; None for regions that nobody knows."""
 
     def node_of(self, region_id: RegionId) -> int | None:
         """The id of the node that a region is on, without a request to other processes."""
@@ -128,8 +129,8 @@ class OneNode:
             )
         ]
 
-    def peer_of(self, region_id: RegionId) -> PeerRow:
-        return PeerRow(self._context.node.id, self._context.node.address)
+    def peers_of(self, region_ids: Sequence[RegionId]) -> list[PeerRow]:
+        return [PeerRow(self._context.node.id, self._context.node.address)] * len(region_ids)
 
     def node_of(self, region_id: RegionId) -> int:
         return self._context.node.id

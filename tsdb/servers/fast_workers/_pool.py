@@ -16,9 +16,15 @@ from tsdb.processes.fork_server import Forked, Forker
 from tsdb.processes.messages import Gone
 from tsdb.query import run_checked
 from tsdb.servers._inline import SoftDeadlineExceeded
+<<<<<<< HEAD
 from tsdb.servers.fast_workers._process import Encode, FastWorkerProgram, Lent
 from tsdb.servers.fast_workers._worker import FastAnswer, FastWorker, count_declined
 from tsdb.telemetry import gauge, get_logger, span
+=======
+from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Lent, Outcome
+from tsdb.telemetry import counter, gauge, get_logger, span
+from tsdb.waits import Place
+>>>>>>> clusterrest
 
 AT_ONCE = 3
 """How many queries a worker has at a time: it need not wait for the next one."""
@@ -88,6 +94,10 @@ class _Here:
     def threads_max(self, most: int) -> int:
         """The event loop has one thread."""
         return 1
+
+    def place(self) -> Place | None:
+        """Nothing waits for other nodes here: a query whose regions are there is not lent."""
+        return None
 
 
 _HERE = _Here()

@@ -69,12 +69,12 @@ class PromqlWork:
         self,
         ask: Ask,
         text: str,
-        evaluate: Callable[[Callable[[], None]], bytes],
+        evaluate: Callable[[Callable[[], None]], _T],
         span: QueryTimes | None = None,
-    ) -> Callable[[Callable[[], None]], bytes]:
+    ) -> Callable[[Callable[[], None]], _T]:
         """Register a query in the process list, where it can be killed."""
 
-        def work(check: Callable[[], None]) -> bytes:
+        def work(check: Callable[[], None]) -> _T:
             with self.database.running_promql(text, ask.session, span) as check_killed:
 
                 def check_both() -> None:
@@ -84,6 +84,11 @@ class PromqlWork:
                 return evaluate(check_both)
 
         return work
+
+    async def find(self, ask: Ask, what: str, find: Callable[[Callable[[], None]], _T]) -> _T:
+        """Find what there is of series; it is shown, killed and cancelled as a query is."""
+        work = self.shown(ask, ask.describe(what), find)
+        return await self.run(work, seconds_max=ask.seconds_max, session=ask.session)
 
     def elsewhere(
         self, ask: Ask, text: str, span: QueryTimes, encode: Encode
@@ -212,8 +217,14 @@ class Ask:
         return parse_step_ms("lookback", text) if text else LOOKBACK_MS
 
     def selectors(self) -> list[tuple[Matcher, ...]]:
-        texts = [*self._query.get_all("match[]"), *self._form.get_all("match[]")]
-        return [parse_selector(text).matchers for text in texts]
+        return [parse_selector(text).matchers for text in self._selector_texts()]
+
+    def _selector_texts(self) -> list[str]:
+        return [*self._query.get_all("match[]"), *self._form.get_all("match[]")]
+
+    def describe(self, what: str) -> str:
+        """Return what is asked for, as lists of running queries show it."""
+        return " ".join([what, *self._selector_texts()])
 
     def period(self) -> Period:
         end = self.time("end", self.now_ms)

@@ -34,7 +34,7 @@ class FederationRoutes:
         def work(check: Callable[[], None]) -> bytes:
             return encode_samples(metrics.newest(selectors, span, ask.session, check))
 
-        return Response(await self._work.run(work), content_type=_TEXT)
+        return Response(await self._work.find(ask, "federate", work), content_type=_TEXT)
 
 
 def encode_samples(samples: Sequence[FederatedSample]) -> bytes:

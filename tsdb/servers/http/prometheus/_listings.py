@@ -29,7 +29,7 @@ class ListingRoutes:
 
         metrics = self._work.database.metrics
         work = partial(metrics.label_names, selectors, period, ask.session, limit=limit)
-        return success(await self._work.run(work))
+        return success(await self._work.find(ask, "labels", work))
 
     async def label_values(self, request: Request) -> AnyResponse:
         """List the values of a label."""
@@ -42,7 +42,7 @@ class ListingRoutes:
 
         metrics = self._work.database.metrics
         work = partial(metrics.label_values, name, selectors, period, ask.session, limit=limit)
-        return success(await self._work.run(work))
+        return success(await self._work.find(ask, f"label {name} values", work))
 
     async def series(self, request: Request) -> AnyResponse:
         """List series."""
@@ -51,7 +51,8 @@ class ListingRoutes:
         if not selectors:
             raise Unsupported("match[] parameter is required")
         metrics = self._work.database.metrics
-        return success(await self._work.run(partial(metrics.series, selectors, period, ask.session, limit=limit)))
+        work = partial(metrics.series, selectors, period, ask.session, limit=limit)
+        return success(await self._work.find(ask, "series", work))
 
     async def metadata(self, request: Request) -> AnyResponse:
         """Describe metrics."""

@@ -139,7 +139,7 @@ class StatusRoutes:
         def work(check: Callable[[], None]) -> dict[str, object]:
             return _shown(self._work.database.metrics.counts(ask.session, check, most=most, skipped=skipped))
 
-        return success(await self._work.run(work))
+        return success(await self._work.find(ask, "status tsdb", work))
 
 
 def _answering(data: object) -> _Handler:
