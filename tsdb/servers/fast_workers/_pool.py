@@ -16,15 +16,10 @@ from tsdb.processes.fork_server import Forked, Forker
 from tsdb.processes.messages import Gone
 from tsdb.query import run_checked
 from tsdb.servers._inline import SoftDeadlineExceeded
-<<<<<<< HEAD
 from tsdb.servers.fast_workers._process import Encode, FastWorkerProgram, Lent
 from tsdb.servers.fast_workers._worker import FastAnswer, FastWorker, count_declined
 from tsdb.telemetry import gauge, get_logger, span
-=======
-from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Lent, Outcome
-from tsdb.telemetry import counter, gauge, get_logger, span
 from tsdb.waits import Place
->>>>>>> clusterrest
 
 AT_ONCE = 3
 """How many queries a worker has at a time: it need not wait for the next one."""
