@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,3 +114,22 @@ def test_those_who_wait_share_one_attempt(hanging: tuple[World, Proxy, RemoteReg
     assert found == ["NodeUnavailable"] * 8
     assert proxy.accepted <= 4, "one attempt, and another one after a while"
     proxy.thaw()
+
+
+def test_a_busy_datanode_is_waited_for_longer_than_one_that_is_not_there(tmp_path: Path) -> None:
+    """Once a session has begun, a new stream is not subject to the time for connecting."""
+    settings = replace(QUICK, connect_timeout=Duration.of_seconds(1))
+    with open_world(tmp_path) as world:
+        world.create()
+        with running_proxy(int(world.server.address.rpartition(":")[2])) as proxy:
+            world.routes.default = proxy.address
+            regions = RemoteRegions(world.routes, settings=settings)
+            regions.schema(REGION)  # begins the session and a stream for calls
+            proxy.freeze()
+            with ThreadPoolExecutor(3) as pool:
+                jobs = [pool.submit(regions.stat, REGION) for _ in range(3)]
+                wait([*jobs], timeout=3)
+                assert not any(job.done() for job in jobs)
+                proxy.thaw()
+                assert [job.result(60) for job in jobs] == [world.engine.stat(REGION)] * 3
+            regions.close()

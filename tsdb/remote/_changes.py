@@ -16,7 +16,7 @@ from tsdb.errors import Busy, TsdbError
 from tsdb.remote._errors import BadMessage, NodeUnavailable, OutcomeUnknown, StaleStream, raise_error
 from tsdb.remote._message import Part, pack
 from tsdb.remote._settings import RemoteSettings
-from tsdb.remote._streams import BROKEN, CHANGES, ClientStream, text_of
+from tsdb.remote._streams import BROKEN, CHANGES, ClientStream, text_of, why_broken
 from tsdb.remote.codec import raise_value
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
@@ -83,7 +83,9 @@ class ChangeStream:
         Without `session` the stream begins one.
         """
         stream = self.stream
-        stream.give_up_ns = self._clock.monotonic_ns() + self._settings.connect_timeout
+        settings = self._settings
+        timeout = settings.connect_timeout if session is None else settings.silence_timeout
+        stream.give_up_ns = self._clock.monotonic_ns() + timeout
         try:
             stream.send({"hello": CHANGES, "session": session})
             head, _ = stream.receive()
@@ -91,8 +93,8 @@ class ChangeStream:
                 raise raise_error(head["error"])
             self.session = int(head["session"])
         except BROKEN as error:
+            reason = why_broken(stream, error)
             stream.close()
-            reason = "no answer in time" if stream.is_cancelled else text_of(error)
             raise NodeUnavailable(reason, address=self.address) from error
         except BaseException:
             stream.close()

@@ -22,7 +22,7 @@ from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
 from tsdb.remote._message import Part
 from tsdb.remote._pulse import Pulse
 from tsdb.remote._settings import RemoteSettings
-from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of
+from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of, why_broken
 from tsdb.remote._waits import Waits
 from tsdb.waits import Place, current_place
 
@@ -148,7 +148,7 @@ class Link:
                         hint="try again later",
                     )
         try:
-            return self._open_call(on_open)
+            return self._open_call(deadline_ns, on_open)
         except BaseException:
             self._forget()
             raise
@@ -256,21 +256,23 @@ class Link:
         except BROKEN as error:
             raise NodeUnavailable(text_of(error), address=self.address) from error
 
-    def _open_call(self, on_open: Callable[[ClientStream], None] | None) -> CallStream:
+    def _open_call(self, deadline_ns: int, on_open: Callable[[ClientStream], None] | None) -> CallStream:
         stream = self._stream(CALLS)
         if on_open is not None:
             on_open(stream)
         with self._lock:
             self._open.add(stream)
-        stream.give_up_ns = self._clock.monotonic_ns() + self._settings.connect_timeout
+        # The session has begun: a datanode that is slow now is busy, and one that hangs is found by the pulse.
+        stream.give_up_ns = min(deadline_ns, self._clock.monotonic_ns() + self._settings.silence_timeout)
         try:
             stream.send({"hello": CALLS, "session": self.changes.session})
             head, _ = stream.receive()
             if "error" in head:
                 raise raise_error(head["error"])
         except BROKEN as error:
+            reason = why_broken(stream, error)
             self._end(stream)
-            raise NodeUnavailable(text_of(error), address=self.address) from error
+            raise NodeUnavailable(reason, address=self.address) from error
         except BaseException:
             self._end(stream)
             raise

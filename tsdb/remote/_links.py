@@ -15,6 +15,9 @@ from tsdb.remote._waits import Waits
 from tsdb.units import Duration
 from tsdb.waits import current_place
 
+_LATE_NS = int(3 * TICK_SECONDS * 1e9)
+"""The pause between two looks after which the second one ends nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
@@ -98,8 +101,13 @@ class Links:
             link.close("the client was closed")
 
     def _watch(self) -> None:
+        last_ns = self._clock.monotonic_ns()
         while not self._is_closed.wait(TICK_SECONDS):
             now = self._clock.monotonic_ns()
+            # This process stood still itself: answers may be there, and no thread has had the time to take them.
+            is_late, last_ns = now - last_ns > _LATE_NS, now
+            if is_late:
+                continue
             self._waits.look()
             with self._lock:
                 links = list(self._links.values())

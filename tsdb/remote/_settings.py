@@ -12,7 +12,7 @@ class RemoteSettings:
     """Bounds of what is asked of datanodes."""
 
     connect_timeout: Duration = Duration.of_seconds(5)
-    """How long a datanode may take to answer the first message of a stream."""
+    """How long a datanode may take to begin a session."""
     timeout: Duration = Duration.of_seconds(60)
     """How long it may take to answer a request that has no deadline of its own."""
     answer_timeout: Duration = Duration.of_seconds(60)

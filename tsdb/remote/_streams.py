@@ -85,6 +85,11 @@ class ClientStream:
                 self._writer.close()
 
 
+def why_broken(stream: ClientStream, error: BaseException) -> str:
+    """Return why a stream broke that was to begin; it has not been closed yet."""
+    return "no answer in time" if stream.is_cancelled else text_of(error)
+
+
 class ServerStream:
     """The server's end of a stream.
 
