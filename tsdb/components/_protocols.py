@@ -183,6 +183,7 @@ class ProtocolServers:
             limits=limits,
             requires_database=mysql.reject_no_database,
             scheduler=self._scheduler,
+            fast_workers=self._fast_workers,
         )
 
     def _postgres(self) -> PostgresServer:
@@ -199,6 +200,7 @@ class ProtocolServers:
             idle_timeout=options.idle_timeout,
             keep_alive=options.keep_alive,
             scheduler=self._scheduler,
+            fast_workers=self._fast_workers,
         )
 
     @property

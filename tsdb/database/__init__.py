@@ -11,6 +11,7 @@ from tsdb.database.copying.restore_table import restore_table
 from tsdb.database.database import Database
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
 from tsdb.database.prometheus.metrics import FederatedSample, Metrics
+from tsdb.database.showing.headings import with_headings
 from tsdb.database.writing.cells import canonical_json
 from tsdb.database.writing.rejections import RejectionLog
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
@@ -44,4 +45,5 @@ __all__ = [
     "read_all",
     "resolve_database",
     "restore_table",
+    "with_headings",
 ]

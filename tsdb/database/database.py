@@ -307,7 +307,7 @@ class Database:
         statement = parsed.statement
         check_statement(statement, self.services, session)
         if isinstance(statement, statements.Query):
-            return headed_schema(self.services.queries.schema_of(parsed.text, session), parsed.text, session)
+            return headed_schema(self.services.queries.schema_of(parsed.text, session), parsed.text, session.dialect)
         if isinstance(statement, statements.FetchCursor):
             return cursors.cursor_schema(statement.name, session)
         if isinstance(statement, statements.Execute):
@@ -452,7 +452,8 @@ class Database:
     ) -> Output:
         statement, services = parsed.statement, self.services
         if isinstance(statement, statements.Query):
-            return with_headings(services.queries.query(parsed.text, session, tables=tables), parsed.text, session)
+            found = services.queries.query(parsed.text, session, tables=tables)
+            return with_headings(found, parsed.text, session.dialect)
         if isinstance(statement, statements.Tql):
             return run_tql(statement, services, self.promql, session, process.check)
         if isinstance(statement, statements.Explain) and isinstance(statement.statement, statements.Tql):

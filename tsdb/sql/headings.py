@@ -49,7 +49,7 @@ _UNITS = frozenset({
     "YEARS", "MONTHS", "WEEKS", "DAYS", "HOURS", "MINUTES", "SECONDS",
 })  # fmt: skip
 _FROM = re.compile(r"\sfrom\s", re.IGNORECASE)
-_PLAIN_HEAD = re.compile(r"\s*select\b[^'\"`#/-]*(?<!\bdistinct)", re.IGNORECASE)
+_PLAIN_HEAD = re.compile(r"\s*select\b(?:[^'\"`#/$-]|'[\w :.+]*'|(?!))*+(?<!\bdistinct)", re.IGNORECASE)
 _CONSTANTS = frozenset({"NULL", "TRUE", "FALSE"})
 
 

@@ -269,7 +269,7 @@ def _fixed_query(statement: statements.CreateView, services: Services, session: 
 
 def _headings(schema: pa.Schema, query: str, session: Session) -> tuple[str, ...]:
     """The names the client expects; two of one name would make both unreadable."""
-    headed = headed_schema(schema, query, session).names
+    headed = headed_schema(schema, query, session.dialect).names
     return tuple(headed if len(set(headed)) == len(headed) else schema.names)
 
 

@@ -132,7 +132,7 @@ def declare_cursor(statement: DeclareCursor, services: Services, session: Sessio
     if len(session.cursors) >= CURSORS_MAX:
         raise InvalidArguments(f"a session has at most {CURSORS_MAX} cursors", hint="CLOSE some")
     text = statement.query.text
-    records = with_headings(services.queries.query(text, session), text, session)
+    records = with_headings(services.queries.query(text, session), text, session.dialect)
     kind = ScrollCursor if statement.is_scrollable else Cursor
     session.cursors[statement.name] = kind(records, iter(records))
     return Affected(0)

@@ -10,22 +10,22 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tsdb.query import Records, Session
+from tsdb.query import Records
 from tsdb.sql import Dialect
 from tsdb.sql.headings import name_columns
 
 
-def with_headings(records: Records, text: str, session: Session) -> Records:
-    """Return the rows of a query with the headings of the session's protocol."""
-    schema = headed_schema(records.schema, text, session)
+def with_headings(records: Records, text: str, dialect: Dialect) -> Records:
+    """Return the rows of a query with the headings of a protocol."""
+    schema = headed_schema(records.schema, text, dialect)
     return records if schema is records.schema else _HeadedRecords(records, schema)
 
 
-def headed_schema(schema: pa.Schema, text: str, session: Session) -> pa.Schema:
-    """Return the columns of a query's result with the headings of the session's protocol; itself if they are right."""
-    if session.dialect is Dialect.GENERIC:
+def headed_schema(schema: pa.Schema, text: str, dialect: Dialect) -> pa.Schema:
+    """Return the columns of a query's result with the headings of a protocol; itself if they are right."""
+    if dialect is Dialect.GENERIC:
         return schema
-    names = name_columns(schema.names, text, session.dialect)
+    names = name_columns(schema.names, text, dialect)
     if names == schema.names:
         return schema
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from tsdb.servers.fast_workers._pool import FastWorkers, WaitingQuery
 from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, Encode, FastWorkerProgram, Lent
+from tsdb.servers.fast_workers._statements import FastStatements, single_query
 from tsdb.servers.fast_workers._worker import FastAnswer
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "VECTOR_BYTES_MIN",
     "Encode",
     "FastAnswer",
+    "FastStatements",
     "FastWorkerProgram",
     "FastWorkers",
     "Lent",
     "WaitingQuery",
+    "single_query",
 ]

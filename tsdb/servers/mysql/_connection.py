@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import ClassVar, TypeVar
 
 from tsdb.auth import AccessDenied
@@ -24,8 +25,10 @@ from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls, common_name
 from tsdb.servers._tracing import trace_texts
+from tsdb.servers.fast_workers import FastStatements
 from tsdb.servers.mysql._answers import PacketEncoder, error_payload, ok_payload
 from tsdb.servers.mysql._channel import PacketChannel
+from tsdb.servers.mysql._fast import answer_fast
 from tsdb.servers.mysql._handshake import (
     CACHING_SHA2,
     LoginRequest,
@@ -47,7 +50,7 @@ from tsdb.servers.mysql._protocol import (
     WireError,
     decode_text,
 )
-from tsdb.servers.mysql._statements import Packets, Statements, ending_in_error
+from tsdb.servers.mysql._statements import Packets, Statements, ending_in_error, note_answered
 from tsdb.servers.mysql._texts import is_urgent, read_text
 from tsdb.telemetry import get_logger
 
@@ -94,6 +97,8 @@ class Shared:
     tls: Tls
     workers: StepPool
     """Run statements."""
+    fast: FastStatements
+    """Has queries of known shapes computed elsewhere."""
     logins: StepPool
     """Run what must not wait behind statements: logins, KILL, the list of processes."""
     limits: MysqlLimits
@@ -279,10 +284,32 @@ class MysqlConnection:
             await self._run_text(text, is_binary=is_binary)
 
     async def _run_text(self, text: str, *, is_binary: bool) -> None:
+        if await self._run_fast(text, is_binary=is_binary):
+            return
         answer = self._answer()
         allows_many = bool(self._capabilities & Capability.MULTI_STATEMENTS) and not is_binary
         pieces = self._statements.run(text, self._session, answer, allows_many=allows_many, is_binary=is_binary)
         await self._send_pieces(pieces, answer, is_urgent=is_urgent(text))
+
+    async def _run_fast(self, text: str, *, is_binary: bool) -> bool:
+        """Have a fast worker answer a query; False if it cannot."""
+        started, task = perf_counter(), asyncio.current_task()
+        assert task is not None
+        with self._channel.watched(task.cancel):
+            packets = await answer_fast(
+                self._shared.fast,
+                text,
+                self._session,
+                capabilities=self._capabilities,
+                sequence=self._channel.sequence,
+                is_binary=is_binary,
+            )
+            if packets is not None:
+                await self._channel.send_raw(packets)
+        if packets is None:
+            return False
+        note_answered(perf_counter() - started, is_binary=is_binary)
+        return True
 
     async def _field_list(self, packet: bytes) -> None:
         answer, table = self._answer(), decode_text(Reader(packet, 1).until_zero())

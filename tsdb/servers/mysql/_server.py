@@ -17,6 +17,7 @@ from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import KeepAlive, TcpServer, TcpService
 from tsdb.servers._tls import Tls
+from tsdb.servers.fast_workers import FastStatements, FastWorkers
 from tsdb.servers.mysql._answers import error_payload
 from tsdb.servers.mysql._channel import PacketChannel
 from tsdb.servers.mysql._connection import MysqlConnection, Shared
@@ -62,8 +63,10 @@ class MysqlServer(TcpService):
         requires_database: bool = False,
         time_zone: str = "UTC",
         scheduler: QueryScheduler | None = None,
+        fast_workers: FastWorkers | None = None,
     ) -> None:
         self._scheduler = scheduler or QueryScheduler()
+        self._fast_workers = fast_workers
         self._gate = gate
         self._authenticator = authenticator
         self._tls = tls
@@ -102,6 +105,7 @@ class MysqlServer(TcpService):
             desk=LoginDesk(self._authenticator, RsaKey(), logins, limits.login_seconds_max),
             tls=self._tls,
             workers=StepPool("mysql", limits.threads_max, scheduler=self._scheduler),
+            fast=FastStatements(self._gate.database, self._fast_workers),
             logins=logins,
             limits=limits,
             requires_database=self._requires_database,

@@ -46,6 +46,13 @@ class _Unexpected(TsdbError):
     status = Status.UNEXPECTED
 
 
+def note_answered(seconds: float, *, is_binary: bool, outcome: str = "ok") -> None:
+    """Count the answer to a text."""
+    protocol = "binary" if is_binary else "text"
+    _QUERIES.labels(protocol, outcome).inc()
+    _ELAPSED.labels(protocol).observe(seconds)
+
+
 def ending_in_error(packets: Packets, answer: PacketEncoder) -> Packets:
     """Make an error that a generator raises its last packet."""
     try:
@@ -72,7 +79,7 @@ class Statements:
         self, text: str, session: Session, answer: PacketEncoder, *, allows_many: bool, is_binary: bool = False
     ) -> Packets:
         """Run the statements of a text."""
-        started, protocol, outcome = perf_counter(), "binary" if is_binary else "text", "error"
+        started, outcome = perf_counter(), "error"
         try:
             if (inner := executable_comment(text)) is None:
                 yield from self._run(text, session, answer, allows_many=allows_many, is_binary=is_binary)
@@ -80,8 +87,7 @@ class Statements:
                 yield self._run_comment(inner, session, answer)
             outcome = "ok"
         finally:
-            _QUERIES.labels(protocol, outcome).inc()
-            _ELAPSED.labels(protocol).observe(perf_counter() - started)
+            note_answered(perf_counter() - started, is_binary=is_binary, outcome=outcome)
 
     def _run(
         self, text: str, session: Session, answer: PacketEncoder, *, allows_many: bool, is_binary: bool

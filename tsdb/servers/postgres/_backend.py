@@ -34,12 +34,13 @@ from tsdb.servers.postgres._errors import (
     internal_error_fields,
     notice_fields,
 )
+from tsdb.servers.postgres._fast import FastRequest, find_request
 from tsdb.servers.postgres._lock_wait import LockWait
 from tsdb.servers.postgres._portals import Portal, PostgresStatement, expand_formats
 from tsdb.servers.postgres._settings import SessionSettings
 from tsdb.servers.postgres._tags import command_tag
 from tsdb.servers.postgres._tuning import PostgresTuning
-from tsdb.servers.postgres._types import column_heads, encode_rows
+from tsdb.servers.postgres._types import column_heads, encode_rows, style_of
 from tsdb.sql import Parsed, parse
 from tsdb.sql import statements as s
 from tsdb.sql.statements import Dialect
@@ -73,7 +74,7 @@ class Backend:
         self, database: DatabasePort, session: Session, settings: SessionSettings, tuning: PostgresTuning
     ) -> None:
         self._database = database
-        self._session = session
+        self.session = session
         self._settings = settings
         self._tuning = tuning
         self._lock_wait = LockWait(session)
@@ -126,6 +127,30 @@ class Backend:
                 pieces.append(self._fail(error, None, "extended"))
         return b"".join(pieces)
 
+    # Queries that a fast worker computes ------------------------------------------------------------------------------
+
+    def find_fast(self, messages: Sequence[m.Message]) -> FastRequest | None:
+        """Return what a fast worker can perhaps answer, if messages ask for one query and nothing else."""
+        if self._copying is not None or self._is_skipping:
+            return None
+        return find_request(messages, self._prepared, self._database, self.session, self._status)
+
+    def end_fast(self, request: FastRequest, outcome: bytes | TsdbError) -> bytes:
+        """Change the state as if the messages had been answered here; returns the answer."""
+        self._drop_portal("")
+        if request.is_simple:
+            self._prepared.pop("", None)
+        elif request.statement is not None:
+            self._prepared[""] = request.statement
+        protocol = "simple" if request.is_simple else "extended"
+        if isinstance(outcome, TsdbError):
+            failed = self._fail(outcome, request.text, protocol)
+            outcome = request.encode.before + failed + m.ready_for_query(self._status)
+        else:
+            _STATEMENTS.labels(protocol, "ok").inc()
+        self._end_transaction_if_idle()
+        return outcome
+
     @property
     def is_copying(self) -> bool:
         """Whether the rows of a COPY are on their way."""
@@ -134,18 +159,18 @@ class Backend:
     @property
     def timeout_seconds(self) -> float | None:
         """How long a statement may take, None if that is not limited."""
-        return self._session.timeout.seconds if self._session.timeout else None
+        return self.session.timeout.seconds if self.session.timeout else None
 
     def cancel(self) -> None:
         """Stop what runs; from any thread."""
-        self._database.cancel(self._session)
+        self._database.cancel(self.session)
 
     def close(self) -> None:
         """Close everything that is open."""
         self._close_portals()
-        for cursor in self._session.cursors.values():
+        for cursor in self.session.cursors.values():
             cursor.records.close()
-        self._session.cursors.clear()
+        self.session.cursors.clear()
         self._lock_wait.close()
 
     # Errors -----------------------------------------------------------------------------------------------------------
@@ -231,7 +256,7 @@ class Backend:
             raise PgError("42P03", f'portal "{bind.portal}" already exists')
         if len(self._portals) >= PORTALS_MAX:
             raise PgError("53400", f"a connection has at most {PORTALS_MAX} portals")
-        parsed = prepared.bound(bind, self._database, self._session)
+        parsed = prepared.bound(bind, self._database, self.session)
         self._drop_portal(bind.portal)
         self._portals[bind.portal] = Portal(parsed, prepared, bind.result_formats)
         yield m.BIND_COMPLETE
@@ -241,19 +266,19 @@ class Backend:
         if kind == "S":
             yield from self._describe_statement(self._find_prepared(name))
             return
-        if name not in self._portals and name in self._session.cursors:
+        if name not in self._portals and name in self.session.cursors:
             # A cursor of DECLARE is a portal to PostgreSQL's clients.
-            schema = self._session.cursors[name].records.schema
+            schema = self.session.cursors[name].records.schema
             yield m.row_description(column_heads(schema), [False] * len(schema))
             return
         yield from self._describe_portal(self._find_portal(name))
 
     def _describe_statement(self, prepared: PostgresStatement) -> Pieces:
-        yield m.parameter_description(prepared.oids(self._database, self._session))
-        parsed = prepared.described(self._database, self._session)
+        yield m.parameter_description(prepared.oids(self._database, self.session))
+        parsed = prepared.described(self._database, self.session)
         schema = None
         if parsed is not None and not self._is_own(parsed):
-            schema = self._database.schema_of(parsed, self._session)
+            schema = self._database.schema_of(parsed, self.session)
         if schema is None:
             yield m.NO_DATA
             return
@@ -268,7 +293,7 @@ class Backend:
             output = yield from self._begin(portal)
             schema = None if isinstance(output, Affected) else output.schema
         else:
-            schema = self._database.schema_of(portal.parsed, self._session)
+            schema = self._database.schema_of(portal.parsed, self.session)
         if schema is None:
             yield m.NO_DATA
         else:
@@ -330,7 +355,7 @@ class Backend:
             self._lock_wait.begin_statement()
         while True:
             try:
-                return portal.begin(self._database, self._session)
+                return portal.begin(self._database, self.session)
             except TsdbError as error:
                 self._lock_wait.retry(error)
             yield WAITING
@@ -339,7 +364,7 @@ class Backend:
         """Yield the rows of a portal; None while another connection has an advisory lock."""
         while True:
             try:
-                portal.begin(self._database, self._session)
+                portal.begin(self._database, self.session)
                 yield from portal.batches(limit)
                 return
             except TsdbError as error:
@@ -358,10 +383,10 @@ class Backend:
             yield from self._copy_out(statement) if statement.direction == "to" else self._copy_in(statement)
             return
         # Before it runs: what it runs may take the prepared statement away.
-        statement = self._database.executed(statement, self._session)
+        statement = self._database.executed(statement, self.session)
         output = yield from self._begin(portal)
         if isinstance(output, Affected):
-            yield from self._settings.changes(self._session, statement)
+            yield from self._settings.changes(self.session, statement)
             yield m.command_complete(command_tag(statement, output.rows))
             return
         rows = 0
@@ -370,7 +395,7 @@ class Backend:
                 yield WAITING
                 continue
             rows += batch.num_rows
-            yield from encode_rows(batch, portal.formats, self._session)
+            yield from encode_rows(batch, portal.formats, style_of(self.session))
         if limit and rows >= limit:
             yield m.PORTAL_SUSPENDED
         else:
@@ -380,22 +405,22 @@ class Backend:
         if statement.connection:
             raise InvalidArguments("CONNECTION belongs to COPY with a path")
         options = parse_copy_options(statement)
-        records = self._database.run_parsed(copied_query(statement), self._session)
+        records = self._database.run_parsed(copied_query(statement), self.session)
         assert not isinstance(records, Affected), "a query answers with rows"
         with closing(records):
-            rows = yield from copy_out(records, options, self._session)
+            rows = yield from copy_out(records, options, self.session)
         yield m.command_complete(command_tag(statement, rows))
 
     def _copy_in(self, statement: s.Copy) -> Pieces:
         if statement.connection:
             raise InvalidArguments("CONNECTION belongs to COPY with a path")
-        self._copying, self._copies_simply = CopyIn(statement, self._database, self._session, self._tuning), False
-        self._session.token = WriteToken()
+        self._copying, self._copies_simply = CopyIn(statement, self._database, self.session, self._tuning), False
+        self.session.token = WriteToken()
         yield m.copy_in_response(len(self._copying.columns), is_binary=self._copying.is_binary)
 
     def _end_copy(self) -> None:
         """Forget a COPY and its write token: a cancellation of it must not stop later statements."""
-        self._copying = self._session.token = None
+        self._copying = self.session.token = None
 
     def _take_copy(self, copying: CopyIn, message: m.Message) -> Pieces:
         """Go on with a COPY from the client. Sync and Flush mean nothing as long as it is under way."""
@@ -455,12 +480,12 @@ class Backend:
                 raise PgError("25001", "DISCARD ALL cannot run inside a transaction block")
             self.close()
             self._prepared.clear()
-            self._session.prepared.clear()
+            self.session.prepared.clear()
         if statement.verb == "discard" and statement.name in (None, "temp", "temporary"):
-            self._session.views.clear()
+            self.session.views.clear()
         if statement.verb == "reset" or statement.name is None:
-            self._settings.reset(self._session, statement.name)
-        yield from self._settings.changes(self._session, statement)
+            self._settings.reset(self.session, statement.name)
+        yield from self._settings.changes(self.session, statement)
 
 
 _UNPREPARED = PostgresStatement.of("", ())

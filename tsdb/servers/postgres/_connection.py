@@ -18,11 +18,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import cast
 
-from tsdb.errors import Busy
+from tsdb.errors import Busy, TsdbError
 from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls
 from tsdb.servers._tracing import trace_texts
+from tsdb.servers.fast_workers import FastStatements
 from tsdb.servers.postgres._backend import Backend
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
 from tsdb.servers.postgres._messages import Message
@@ -211,10 +212,28 @@ class PostgresConnection(asyncio.Protocol):
         async with asyncio.timeout(UNREAD_SECONDS_MAX):
             await self._writable.wait()
 
-    async def answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
-        """Work on messages on a thread of the pool and send what comes out of it."""
+    async def answer(self, messages: list[Message], backend: Backend, pool: StepPool, fast: FastStatements) -> None:
+        """Work on messages on a thread of the pool, or in a fast worker, and send what comes out of it."""
+        if fast.are_wanted and await self._answer_fast(messages, backend, fast):
+            return
         with _traced(messages):
             await self._answer(messages, backend, pool)
+
+    async def _answer_fast(self, messages: list[Message], backend: Backend, fast: FastStatements) -> bool:
+        """Have a fast worker answer messages; False if it cannot."""
+        request = backend.find_fast(messages)
+        if request is None:
+            return False
+        outcome: bytes | TsdbError | None
+        try:
+            outcome = await fast.answer(request.text, backend.session, request.encode)
+        except TsdbError as error:
+            outcome = error
+        if outcome is None:
+            return False
+        self.write(backend.end_fast(request, outcome))
+        await self.drain()
+        return True
 
     async def _answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
         steps = Steps(

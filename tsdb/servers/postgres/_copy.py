@@ -113,7 +113,7 @@ def copy_out(records: Records, options: CopyOptions, session: Session) -> Genera
         if not is_binary:
             yield from _lines(batch, options, session)
             continue
-        for piece in encode_rows(batch, [True] * batch.num_columns, session, is_copy=True):
+        for piece in encode_rows(batch, [True] * batch.num_columns, style_of(session), is_copy=True):
             yield _with_head(piece, head) if head else piece
             head = b""
     if is_binary:
@@ -132,12 +132,13 @@ def _lines(batch: pa.RecordBatch, options: CopyOptions, session: Session) -> Ite
     if not batch.num_columns:
         yield copy_data(b"\n") * batch.num_rows
         return
-    rows, style, at = localized(plain(batch), session.time_zone), style_of(session), 0
+    style, at = style_of(session), 0
+    rows = localized(plain(batch), style.zone)
     forced = [options.forced is None or name in options.forced for name in batch.schema.names]
     while at < rows.num_rows:
         piece, at = encode_postgres_copy(
             rows,
-            style=style,
+            style=style.words,
             delimiter=ord(options.delimiter),
             null=options.null.encode("utf-8"),
             quote=None if options.quote is None else ord(options.quote),

@@ -51,25 +51,36 @@ class PostgresStatement:
 
     template: StatementTemplate
     declared: tuple[int, ...]
-    parsed: Parsed | None
-    """With nulls for its parameters; None if the text has no statement."""
+    is_insert: bool = False
+    """Whether it writes rows of values."""
     heads: tuple[ColumnHead, ...] | None = None
     """The columns that were described to the client, None if it did not ask."""
     _found: dict[int, InferredType] | None = None
+    _parsed: Parsed | None = None
+    _is_parsed: bool = False
 
     @classmethod
     def of(cls, text: str, declared: tuple[int, ...]) -> PostgresStatement:
-        template = parse_template(text)
-        return cls(template, declared, parse_one(template.fill(lambda place: "NULL")))
+        made = cls(parse_template(text), declared)
+        statement = None if made.parsed is None else made.parsed.statement
+        made.is_insert = isinstance(statement, Insert) and statement.values is not None
+        return made
+
+    @classmethod
+    def of_query(cls, text: str, declared: tuple[int, ...]) -> PostgresStatement:
+        """A query that is parsed when that is needed; it may turn out to be none."""
+        return cls(parse_template(text), declared)
+
+    @property
+    def parsed(self) -> Parsed | None:
+        """With nulls for its parameters; None if the text has no statement."""
+        if not self._is_parsed:
+            self._parsed, self._is_parsed = parse_one(self.template.fill(lambda place: "NULL")), True
+        return self._parsed
 
     @property
     def count(self) -> int:
         return max(self.template.count, len(self.declared))
-
-    @property
-    def is_insert(self) -> bool:
-        statement = None if self.parsed is None else self.parsed.statement
-        return isinstance(statement, Insert) and statement.values is not None
 
     def found(self, database: DatabasePort, session: Session) -> dict[int, InferredType]:
         """The types that the text implies; looked up once."""
@@ -105,15 +116,20 @@ class PostgresStatement:
 
     def bound(self, bind: Bind, database: DatabasePort, session: Session) -> Parsed | None:
         """The statement with the values of a Bind in it."""
+        text = self.text_of(bind, database, session)
+        # The cells of an INSERT are consumed by the write.
+        return parse_one(text) if self.template.places or self.is_insert else self.parsed
+
+    def text_of(self, bind: Bind, database: DatabasePort, session: Session) -> str:
+        """The text with the values of a Bind in it."""
         if len(bind.values) != self.count:
             raise ProtocolViolation(
                 f"bind message supplies {len(bind.values)} parameters, but the prepared statement requires {self.count}"
             )
         if not self.template.places:
-            # The cells of an INSERT are consumed by the write.
-            return parse_one(self.template.text) if self.is_insert else self.parsed
+            return self.template.text
         is_binary = expand_formats(bind.formats, len(bind.values))
-        return parse_one(self.template.fill(lambda place: self._write(place, bind, is_binary, database, session)))
+        return self.template.fill(lambda place: self._write(place, bind, is_binary, database, session))
 
     def _write(
         self, place: Placeholder, bind: Bind, is_binary: Sequence[bool], database: DatabasePort, session: Session
@@ -153,6 +169,14 @@ def expand_formats(formats: Sequence[int], count: int) -> list[bool]:
     return [bool(each) for each in formats] if formats else [False] * count
 
 
+def refuse_other_columns(described: Sequence[ColumnHead], schema: pa.Schema) -> None:
+    """Fail if the columns are not those described, because a table has changed."""
+    actual = column_heads(schema)
+    kinds = zip(described, actual, schema.types, strict=False)
+    if len(described) != len(actual) or any(a.oid != b.oid and not pt.is_null(kind) for a, b, kind in kinds):
+        raise PgError("0A000", "cached plan must not change result type")
+
+
 @dataclass(slots=True)
 class Portal:
     """A statement with its values, as far as it is read."""
@@ -176,15 +200,12 @@ class Portal:
         return self.output
 
     def _check_heads(self, records: Records) -> None:
-        """Fail if the columns are not those described, because a table has changed."""
-        described = self.prepared.heads
-        if described is None:
-            return
-        actual = column_heads(records.schema)
-        kinds = zip(described, actual, records.schema.types, strict=False)
-        if len(described) != len(actual) or any(a.oid != b.oid and not pt.is_null(kind) for a, b, kind in kinds):
-            records.close()
-            raise PgError("0A000", "cached plan must not change result type")
+        if self.prepared.heads is not None:
+            try:
+                refuse_other_columns(self.prepared.heads, records.schema)
+            except PgError:
+                records.close()
+                raise
 
     def batches(self, limit: int) -> Iterator[pa.RecordBatch]:
         """Yield rows, at most `limit` of them unless that is 0; what is over that waits for the next call."""

@@ -23,6 +23,7 @@ from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import KeepAlive, TcpServer, TcpService
 from tsdb.servers._tls import Tls
+from tsdb.servers.fast_workers import FastStatements, FastWorkers
 from tsdb.servers.postgres._backend import Backend
 from tsdb.servers.postgres._connection import PostgresConnection, shutdown_error
 from tsdb.servers.postgres._errors import PgError, error_fields
@@ -69,8 +70,10 @@ class PostgresServer(TcpService):
         keep_alive: Duration | None = None,
         tuning: PostgresTuning = TUNING,
         scheduler: QueryScheduler | None = None,
+        fast_workers: FastWorkers | None = None,
     ) -> None:
         self._scheduler = scheduler or QueryScheduler()
+        self._fast_workers = fast_workers
         self.tuning = tuning
         self._gate = gate
         self._database: DatabasePort
@@ -129,7 +132,8 @@ class PostgresServer(TcpService):
         self._database.connect(session)
         try:
             connection.write(login.greeting + backend_key_data(process, secret) + ready_for_query("I"))
-            await self._answer_all(connection, backend, session, self._pool)
+            fast = FastStatements(self._database, self._fast_workers)
+            await self._answer_all(connection, backend, session, self._pool, fast)
         finally:
             del self._keys[process]
             self._database.disconnect(session)
@@ -137,14 +141,19 @@ class PostgresServer(TcpService):
             backend.close()
 
     async def _answer_all(
-        self, connection: PostgresConnection, backend: Backend, session: Session, pool: StepPool
+        self,
+        connection: PostgresConnection,
+        backend: Backend,
+        session: Session,
+        pool: StepPool,
+        fast: FastStatements,
     ) -> None:
         while True:
             batch = await connection.read_batch(self._idle_allowed(session))
             is_last = batch[-1].tag == ord("X")
             messages: list[Message] = batch[:-1] if is_last else batch
             if messages:
-                await connection.answer(messages, backend, pool)
+                await connection.answer(messages, backend, pool, fast)
             if is_last:
                 return
             if self._is_stopping:

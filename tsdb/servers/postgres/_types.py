@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -63,12 +64,21 @@ def column_heads(schema: pa.Schema) -> list[ColumnHead]:
     return heads
 
 
-def style_of(session: Session) -> str:
-    """How a session wants dates, intervals and bytes to look, in the words of the kernel."""
+class RowStyle(NamedTuple):
+    """How values look."""
+
+    zone: str
+    words: str
+    """Dates, intervals and bytes, in the words of the kernel."""
+
+
+def style_of(session: Session) -> RowStyle:
+    """How a session wants values to look."""
     variables = session.variables
     date, _, order = variables.get("datestyle", "ISO, MDY").lower().partition(", ")
     interval = variables.get("intervalstyle", "postgres").lower()
-    return f"{date},{order},{interval},{variables.get('bytea_output', 'hex').lower()}"
+    words = f"{date},{order},{interval},{variables.get('bytea_output', 'hex').lower()}"
+    return RowStyle(session.time_zone, words)
 
 
 def localized(batch: pa.RecordBatch, zone: str) -> pa.RecordBatch:
@@ -89,16 +99,16 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def encode_rows(
-    batch: pa.RecordBatch, formats: Sequence[bool], session: Session, *, is_copy: bool = False
+    batch: pa.RecordBatch, formats: Sequence[bool], style: RowStyle, *, is_copy: bool = False
 ) -> Iterator[bytes]:
     """Yield the rows of a batch as messages, some at a time."""
     if not batch.num_columns:
         row = b"D\x00\x00\x00\x06\x00\x00" if not is_copy else b"d\x00\x00\x00\x06\x00\x00"
         yield row * batch.num_rows
         return
-    rows, style, at = localized(plain(batch), session.time_zone), style_of(session), 0
+    rows, at = localized(plain(batch), style.zone), 0
     while at < rows.num_rows:
         piece, at = encode_postgres_rows(
-            rows, binary=formats, style=style, is_copy=is_copy, start=at, bytes_max=CHUNK_BYTES
+            rows, binary=formats, style=style.words, is_copy=is_copy, start=at, bytes_max=CHUNK_BYTES
         )
         yield piece
