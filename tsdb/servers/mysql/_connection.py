@@ -10,46 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import ClassVar, TypeVar
 
-from tsdb.auth import AccessDenied
-from tsdb.database import DatabasePort, resolve_database
-from tsdb.errors import Status, TsdbError, wire
+from tsdb.errors import TsdbError
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
 from tsdb.servers._failures import log_failure
-from tsdb.servers._steps import StepPool, Steps
+from tsdb.servers._steps import Steps
 from tsdb.servers._tcp import ClientGone
-from tsdb.servers._tls import Tls, common_name
 from tsdb.servers._tracing import trace_texts
-from tsdb.servers.fast_workers import FastStatements
 from tsdb.servers.mysql._answers import PacketEncoder, error_payload, ok_payload
 from tsdb.servers.mysql._channel import PacketChannel
+from tsdb.servers.mysql._entry import MysqlEntry
 from tsdb.servers.mysql._fast import answer_fast
-from tsdb.servers.mysql._handshake import (
-    CACHING_SHA2,
-    LoginRequest,
-    encode_greeting,
-    make_challenge,
-    parse_answer,
-    parse_change_user,
-    wants_tls,
-)
-from tsdb.servers.mysql._limits import MysqlLimits
-from tsdb.servers.mysql._login import ANSWER_BYTES_MAX, LoginDesk, LoginFailed
+from tsdb.servers.mysql._handshake import parse_change_user
 from tsdb.servers.mysql._prepared import MysqlStatements
-from tsdb.servers.mysql._protocol import (
-    OFFERED,
-    BadPacket,
-    Capability,
-    Command,
-    Reader,
-    WireError,
-    decode_text,
-)
+from tsdb.servers.mysql._protocol import BadPacket, Capability, Command, Reader, WireError, decode_text
+from tsdb.servers.mysql._shared import Shared
 from tsdb.servers.mysql._statements import Packets, Statements, ending_in_error, note_answered
 from tsdb.servers.mysql._texts import is_urgent, read_text
 from tsdb.telemetry import get_logger
@@ -57,7 +36,6 @@ from tsdb.telemetry import get_logger
 GATHERED_BYTES = 256 << 10
 """The size of a chunk of an answer."""
 _log = get_logger("tsdb.mysql")
-_PLUGIN = CACHING_SHA2
 _MULTI_STATEMENTS_ON, _MULTI_STATEMENTS_OFF = 0, 1
 _DIGITS_MAX = 10
 
@@ -73,48 +51,11 @@ class IdleTooLong(WireError):
         )
 
 
-class UnknownDatabase(WireError):
-    """The client names a database that does not exist."""
-
-    def __init__(self, name: str) -> None:
-        code = wire(Status.DATABASE_NOT_FOUND)
-        super().__init__(code.mysql_errno, code.mysql_state, f"Unknown database '{name[:128]}'")
-
-
 class UnknownCommand(WireError):
     """An unsupported command."""
 
     def __init__(self) -> None:
         super().__init__(1047, "08S01", "Unknown command")
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """The context of all connections."""
-
-    database: DatabasePort
-    desk: LoginDesk
-    tls: Tls
-    workers: StepPool
-    """Run statements."""
-    fast: FastStatements
-    """Has queries of known shapes computed elsewhere."""
-    logins: StepPool
-    """Run what must not wait behind statements: logins, KILL, the list of processes."""
-    limits: MysqlLimits
-    requires_database: bool
-    time_zone: str
-    close_connection: Callable[[int], bool]
-    """Close a connection by its number; False if there is none. From any thread."""
-    statistics: Callable[[], str]
-    """How the server is, in MySQL's words."""
-
-    def variables(self) -> dict[str, str]:
-        """The initial variables of a session."""
-        if self.limits.idle_seconds is None:
-            return {}
-        seconds = str(max(1, round(self.limits.idle_seconds)))
-        return {"wait_timeout": seconds, "interactive_timeout": seconds}
 
 
 class MysqlConnection:
@@ -127,6 +68,7 @@ class MysqlConnection:
         self._session = Session(
             channel=Protocol.MYSQL, client=client, time_zone=shared.time_zone, variables=shared.variables()
         )
+        self._entry = MysqlEntry(channel, shared, client)
         self._capabilities = Capability(0)
         self._prepared = MysqlStatements(shared.limits.prepared_max)
         self._statements = Statements(shared.database, shared.close_connection)
@@ -157,7 +99,9 @@ class MysqlConnection:
         """Serve the client until it goes."""
         self._task = asyncio.current_task()
         try:
-            if await self._log_in():
+            capabilities = await self._entry.log_in(self._session)
+            if capabilities is not None:
+                self._capabilities = capabilities
                 self._shared.database.connect(self._session)
                 await self._serve_commands()
         except ClientGone as gone:
@@ -170,72 +114,6 @@ class MysqlConnection:
             _log.debug("a client took too long to log in", client=self._client)
         finally:
             self._shared.database.disconnect(self._session)
-
-    # The login ------------------------------------------------------------------------------------------------------
-
-    async def _log_in(self) -> bool:
-        challenge, tls = make_challenge(), self._shared.tls
-        offered = OFFERED | Capability.SSL if tls.is_offered else OFFERED
-        greeting = encode_greeting(connection_id=self.number, challenge=challenge, capabilities=offered, plugin=_PLUGIN)
-        await self._channel.send(greeting)
-        packet = await self._channel.read(
-            bytes_max=ANSWER_BYTES_MAX, wait_seconds=self._shared.limits.login_seconds_max
-        )
-        if tls.is_offered and wants_tls(packet):
-            context = await self._on_login_thread(tls.context)
-            await self._channel.open_stream(context)
-            packet = await self._channel.read(
-                bytes_max=ANSWER_BYTES_MAX, wait_seconds=self._shared.limits.login_seconds_max
-            )
-        else:
-            await self._channel.open_stream(None)
-        login = parse_answer(packet)
-        if tls.is_required and not self._channel.is_encrypted:
-            await self._send_error(
-                WireError(3159, "HY000", "Connections using insecure transport are prohibited: the server requires TLS")
-            )
-            return False
-        self._capabilities = login.capabilities & offered
-        return await self._admit(login, challenge)
-
-    async def _admit(self, login: LoginRequest, challenge: bytes | None) -> bool:
-        """Log a client in, or send it the error."""
-        try:
-            await self._identify(login, challenge)
-            await self._on_login_thread(lambda: self._choose_first_database(login.database))
-        except (TsdbError, LoginFailed, UnknownDatabase) as error:
-            await self._send_error(error)
-            return False
-        await self._channel.send(ok_payload(self._session))
-        return True
-
-    async def _identify(self, login: LoginRequest, challenge: bytes | None) -> None:
-        if self._shared.tls.verifies_user and common_name(self._channel.certificate) != login.user:
-            raise LoginFailed(login)
-        identity = await self._shared.desk.log_in(
-            self._channel, login, challenge=challenge, greeted_with=_PLUGIN, client=self._client
-        )
-        self._session.user = login.user
-        self._session.identity = identity
-
-    def _choose_first_database(self, name: str) -> None:
-        if name:
-            self._use(name)
-        elif self._shared.requires_database:
-            raise WireError(1046, "3D000", "No database selected")
-
-    def _use(self, wanted: str) -> None:
-        """Choose `database` or `catalog-database`; a database whose own name looks like that comes first."""
-        database = self._shared.database
-        name = resolve_database(wanted, database)
-        identity = self._session.identity
-        if not database.has_database(name):
-            raise UnknownDatabase(wanted)
-        if name.lower() == "information_schema":
-            name = name.lower()
-        if identity is not None and name != "information_schema" and not identity.may_see(name):
-            raise AccessDenied(identity.name, name)
-        self._session.database = name
 
     # The commands ---------------------------------------------------------------------------------------------------
 
@@ -273,7 +151,7 @@ class MysqlConnection:
 
     async def _init_db(self, packet: bytes) -> None:
         name = decode_text(packet[1:])
-        await self._on_login_thread(lambda: self._use(name))
+        await self._on_login_thread(lambda: self._entry.use(self._session, name))
         await self._ok()
 
     async def _query(self, packet: bytes) -> None:
@@ -328,7 +206,7 @@ class MysqlConnection:
         login = parse_change_user(packet, self._capabilities)
         self._reset_session()
         # The answer in the packet is one to the challenge of the greeting, which must not serve twice.
-        if not await self._admit(login, None):
+        if not await self._entry.admit(self._session, login, None):
             raise ClientGone("a change of user was refused")
 
     async def _reset_connection(self, packet: bytes) -> None:

@@ -20,10 +20,11 @@ from tsdb.servers._tls import Tls
 from tsdb.servers.fast_workers import FastStatements, FastWorkers
 from tsdb.servers.mysql._answers import error_payload
 from tsdb.servers.mysql._channel import PacketChannel
-from tsdb.servers.mysql._connection import MysqlConnection, Shared
+from tsdb.servers.mysql._connection import MysqlConnection
 from tsdb.servers.mysql._limits import MysqlLimits
 from tsdb.servers.mysql._login import LoginDesk, RsaKey
 from tsdb.servers.mysql._protocol import WireError, encode_packet
+from tsdb.servers.mysql._shared import Shared
 from tsdb.telemetry import counter, gauge, get_logger
 
 LOGIN_THREADS = 2
