@@ -24,6 +24,7 @@ from tsdb.database import DatabaseGate
 from tsdb.engine.lending import Lender
 from tsdb.processes.fork_server import Forker
 from tsdb.servers import QueryScheduler
+from tsdb.servers.fast_workers import _pool
 from tsdb.servers.http import HttpApp, HttpServer, sql_routes
 from tsdb.servers.http.sql._repeated import RepeatedExchange, RepeatedQueries
 from tsdb.servers.http.wire import TUNING
@@ -266,6 +267,25 @@ async def test_a_client_that_leaves_and_a_worker_that_is_killed(opened: LocalDat
             assert {str(each.timeless) for each in await here.both(get(QUERIES[1]))} == {str(wanted.timeless)}
         assert (await here.shortly(get(QUERIES[1]))).timeless == wanted.timeless
         await until(lambda: not opened.database.services.processes.all())
+
+
+async def test_clients_that_leave_do_not_keep_others_from_the_workers(opened: LocalDatabase, forker: Forker) -> None:
+    async with site(opened, forker) as here:
+        await here.shortly(get(QUERIES[1]))
+        workers = here.shortcut._workers
+        turns = [await workers._turn() for _ in range(2 * _pool.AT_ONCE)]  # all others wait
+        for _ in range(20):
+            gone = await here.connect()
+            gone.writer.write(get(QUERIES[1]))
+            await until(lambda: here.shortcut.in_flight > 0)
+            gone.writer.transport.abort()
+        await until(lambda: all(client.writer.transport.is_closing() for client in here.clients[2:]))
+        await asyncio.sleep(0.1)
+        for worker in turns:
+            assert worker is not None
+            workers._give_back(worker)
+        await until(lambda: not here.shortcut.in_flight)
+        assert all(skips == _pool.SKIPS_FIRST for _, skips in workers._skips.values())
 
 
 async def test_a_query_that_is_killed(opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch) -> None:

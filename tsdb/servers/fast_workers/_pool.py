@@ -57,6 +57,10 @@ class WaitingQuery(Protocol):
 
     encode: Encode
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its client is still there."""
+
     def lend(self, lender: Lender) -> Lent | None:
         """It is its turn: return what the worker needs; None if it has to be computed here."""
 
@@ -171,11 +175,13 @@ class FastWorkers:
         if worker is None:
             query.answered(None)
             return
-        lent = query.lend(worker.lender)
+        is_wanted = query.is_wanted
+        lent = query.lend(worker.lender) if is_wanted else None
         if lent is None:
             worker.at_once -= 1
-            count_declined()
-            self._decline(key)
+            if is_wanted:
+                count_declined()
+                self._decline(key)
             query.answered(None)
             return
         worker.ask(lent, query.encode, partial(self._end_submitted, key, query, worker))

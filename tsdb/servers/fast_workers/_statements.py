@@ -73,8 +73,12 @@ class _Waiting:
         self._query = query
         self.outcome: asyncio.Future[FastAnswer | None] = asyncio.get_running_loop().create_future()
 
+    @property
+    def is_wanted(self) -> bool:
+        return not self.outcome.done()
+
     def lend(self, lender: Lender) -> Lent | None:
-        return None if self.outcome.done() else self._query.lend(lender)
+        return self._query.lend(lender)
 
     def answered(self, answer: FastAnswer | None) -> None:
         try:

@@ -228,8 +228,12 @@ class RepeatedExchange(ShortExchange):
         self.is_post = is_post
         self.encode: Encode = owner.encoder_of(wanted, query.session, started)
 
+    @property
+    def is_wanted(self) -> bool:
+        return not self._connection.is_lost
+
     def lend(self, lender: Lender) -> Lent | None:
-        return None if self._connection.is_lost else self.query.lend(lender)
+        return self.query.lend(lender)
 
     def answered(self, answer: FastAnswer | None) -> None:
         """Send the answer; without one the application gets the request."""
