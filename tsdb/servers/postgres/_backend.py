@@ -14,7 +14,6 @@ piece means that a statement waits for an advisory lock and continues when the n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 
@@ -32,13 +31,13 @@ from tsdb.servers.postgres._errors import (
     ProtocolViolation,
     error_fields,
     internal_error_fields,
-    notice_fields,
 )
 from tsdb.servers.postgres._fast import FastRequest, find_request
 from tsdb.servers.postgres._lock_wait import LockWait
 from tsdb.servers.postgres._portals import Portal, PostgresStatement, expand_formats
 from tsdb.servers.postgres._settings import SessionSettings
 from tsdb.servers.postgres._tags import command_tag
+from tsdb.servers.postgres._transaction import TransactionStatus
 from tsdb.servers.postgres._tuning import PostgresTuning
 from tsdb.servers.postgres._types import column_heads, encode_rows, style_of
 from tsdb.sql import Parsed, parse
@@ -57,9 +56,7 @@ _STATEMENTS = counter(
     "Statements of PostgreSQL clients, by protocol (simple, extended) and outcome.",
     labels=("protocol", "outcome"),
 )
-_ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
 _DESCRIBED_BY_RUNNING = (s.Query, s.Show, s.Describe, s.Tql, s.Explain)
-NO_TRANSACTIONS = "there are no transactions: every statement takes effect by itself and stays done"
 
 WAITING = b""
 """The piece that says that a statement waits."""
@@ -80,9 +77,8 @@ class Backend:
         self._lock_wait = LockWait(session)
         self._prepared: dict[str, PostgresStatement] = {}
         self._portals: dict[str, Portal] = {}
-        self._status = "I"
+        self._transaction = TransactionStatus()
         self._is_skipping = False
-        self._was_warned = False
         self._copying: CopyIn | None = None
         self._copies_simply = False
         self._handlers: dict[int, Callable[[bytes], Pieces]] = {
@@ -102,13 +98,13 @@ class Backend:
                 yield from self._query(message.body)
             elif message.tag == ord("S"):
                 self._sync()
-                yield m.ready_for_query(self._status)
+                yield self._transaction.ready()
             elif message.tag in self._handlers:
                 if not self._is_skipping:
                     yield from self._handle(message)
             elif message.tag == ord("F"):
                 yield m.error(error_fields(PgError("0A000", "function calls are not supported", hint="use SELECT")))
-                yield m.ready_for_query(self._status)
+                yield self._transaction.ready()
             elif message.tag not in b"Hdcf":
                 # What is left of a COPY that failed, and Flush, need no answer.
                 raise ProtocolViolation(f"invalid frontend message type {message.tag}")
@@ -118,10 +114,10 @@ class Backend:
         pieces = []
         for message in messages:
             if message.tag in b"QF":
-                pieces += [self._fail(error, None, "simple"), m.ready_for_query(self._status)]
+                pieces += [self._fail(error, None, "simple"), self._transaction.ready()]
             elif message.tag == ord("S"):
                 self._sync()
-                pieces.append(m.ready_for_query(self._status))
+                pieces.append(self._transaction.ready())
             elif message.tag in self._handlers and not self._is_skipping:
                 self._is_skipping = True
                 pieces.append(self._fail(error, None, "extended"))
@@ -133,7 +129,7 @@ class Backend:
         """Return what a fast worker can perhaps answer, if messages ask for one query and nothing else."""
         if self._copying is not None or self._is_skipping:
             return None
-        return find_request(messages, self._prepared, self._database, self.session, self._status)
+        return find_request(messages, self._prepared, self._database, self.session, self._transaction.letter)
 
     def end_fast(self, request: FastRequest, outcome: bytes | TsdbError) -> bytes:
         """Change the state as if the messages had been answered here; returns the answer."""
@@ -145,7 +141,7 @@ class Backend:
         protocol = "simple" if request.is_simple else "extended"
         if isinstance(outcome, TsdbError):
             failed = self._fail(outcome, request.text, protocol)
-            outcome = request.encode.before + failed + m.ready_for_query(self._status)
+            outcome = request.encode.before + failed + self._transaction.ready()
         else:
             _STATEMENTS.labels(protocol, "ok").inc()
         self._end_transaction_if_idle()
@@ -179,8 +175,7 @@ class Backend:
         """Note that a statement has failed, and say how."""
         _STATEMENTS.labels(protocol, "error").inc()
         fail_span(error)
-        if self._status == "T":
-            self._status = "E"
+        self._transaction.note_failure()
         if not isinstance(error, TsdbError):
             _log.error("a statement failed unexpectedly", statement=(text or "")[:200], exc_info=error)
             return m.error(internal_error_fields())
@@ -221,7 +216,7 @@ class Backend:
             self._end_copy()
             yield self._fail(error, text, "simple")
         self._end_transaction_if_idle()
-        yield m.ready_for_query(self._status)
+        yield self._transaction.ready()
 
     def _answer(self, parsed: Parsed) -> Pieces:
         """Run one statement of the simple protocol."""
@@ -343,7 +338,7 @@ class Backend:
             self._portals.popitem()[1].close()
 
     def _end_transaction_if_idle(self) -> None:
-        if self._status == "I":
+        if self._transaction.is_idle:
             self._close_portals()
             self._lock_wait.end_transaction()
 
@@ -443,7 +438,7 @@ class Backend:
         self._end_copy()
         if self._copies_simply:
             self._end_transaction_if_idle()
-            yield m.ready_for_query(self._status)
+            yield self._transaction.ready()
 
     def _is_own(self, parsed: Parsed) -> bool:
         """Whether a statement is about the connection rather than the database."""
@@ -452,31 +447,16 @@ class Backend:
     def _run_own(self, parsed: Parsed) -> Pieces:
         statement = parsed.statement
         if isinstance(statement, s.Transaction):
-            yield from self._change_transaction(statement.verb, parsed.text)
+            yield from self._transaction.change(statement.verb, parsed.text)
         elif isinstance(statement, s.Reset):
             yield from self._reset(statement)
         yield m.command_complete(command_tag(statement, 0))
-
-    def _change_transaction(self, verb: str, text: str) -> Pieces:
-        if verb in ("begin", "start"):
-            if self._status != "I":
-                yield m.notice(notice_fields("there is already a transaction in progress", state="25001"))
-            elif not self._was_warned:
-                self._was_warned = True
-                yield m.notice(notice_fields(NO_TRANSACTIONS, severity="NOTICE"))
-            self._status = "T"
-        elif verb in ("commit", "end", "rollback", "abort"):
-            if self._status == "I":
-                yield m.notice(notice_fields("there is no transaction in progress", state="25P01"))
-            self._status = "T" if _ROLLBACK_TO.match(text) and self._status != "I" else "I"
-        elif verb in ("lock", "unlock"):
-            raise Unsupported("LOCK TABLE is not supported")
 
     def _reset(self, statement: s.Reset) -> Pieces:
         if statement.verb == "unlisten":
             return
         if statement.verb == "discard" and statement.name is None:
-            if self._status != "I":
+            if not self._transaction.is_idle:
                 raise PgError("25001", "DISCARD ALL cannot run inside a transaction block")
             self.close()
             self._prepared.clear()
