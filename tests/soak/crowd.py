@@ -1,7 +1,8 @@
 """A crowd: many connections that ask while others write and some leave without waiting for their answers.
 
 Each writer has its own hosts and counts acknowledged rows. A query for the number of rows of a host must return at
-least the rows acknowledged before it was sent, and at most the rows sent so far.
+least the rows acknowledged before it was sent, and at most the rows sent so far. A host that has many rows is followed
+by another one, whose times begin where the times of the first end: the data grows, and what one query reads does not.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -20,12 +22,12 @@ import orjson
 
 ASKERS, WRITERS, LEAVERS = 64, 4, 4
 HOSTS = 5
-"""Of each writer."""
+"""Of each writer at a time."""
+HOST_ROWS = 50_000
+"""After so many rows a host is followed by another one."""
 ROWS = 200
 """Of each request."""
 START_MS = 1_700_000_000_000
-SOON = "2023-11-14 22:23:20"
-"""Ten minutes after the start."""
 
 
 @dataclass
@@ -42,12 +44,15 @@ class Crowd:
     stall_seconds: float = 0.0
     """The longest time in which nobody got an answer."""
     left: int = 0
+    hosts: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(WRITERS * HOSTS), 0))
+    """How many hosts came before the present one in each place."""
 
     async def run(self, seconds: float, watch: Callable[[], None]) -> None:
         """Let everybody work for so long; `watch` is called every few seconds."""
         self._chance = random.Random(self.seed)
-        await self._ask_once("POST", self._write_path, self._lines("h0"))
-        self.sent["h0"] = self.acknowledged["h0"] = ROWS
+        first = self._host(0)
+        await self._ask_once("POST", self._write_path, self._lines(first))
+        self.sent[first] = self.acknowledged[first] = ROWS
         self._answered = time.monotonic()
         self._until = self._answered + seconds
         async with asyncio.TaskGroup() as group:
@@ -80,13 +85,15 @@ class Crowd:
         connection = _Connection(self.url)
         try:
             while time.monotonic() < self._until:
-                host = f"h{self._chance.randrange(HOSTS) * WRITERS + number}"
+                place = self._chance.randrange(HOSTS) * WRITERS + number
+                host = self._host(place)
                 body = self._lines(host)
                 self.sent[host] += ROWS
                 started = time.monotonic()
                 status, answer = await connection.request("POST", self._write_path, body)
                 assert status == 204, (status, answer)
                 self.acknowledged[host] += ROWS
+                self.hosts[place] += self.acknowledged[host] >= HOST_ROWS
                 self._note("write", started)
         finally:
             connection.close()
@@ -113,14 +120,21 @@ class Crowd:
     _write_path = "/v1/influxdb/write?db=public&precision=ms"
 
     def _lines(self, host: str) -> bytes:
-        first = self.sent[host]
+        first, start_ms = self.sent[host], self._start_ms(host)
         return b"\n".join(
-            b"cpu,host=%s v=%d,w=%f %d" % (host.encode(), row % 97, row / 7, START_MS + 1000 * row)
+            b"cpu,host=%s v=%d,w=%f %d" % (host.encode(), row % 97, row / 7, start_ms + 1000 * row)
             for row in range(first, first + ROWS)
         )
 
+    def _host(self, place: int) -> str:
+        return f"h{place}-{self.hosts[place]}"
+
+    def _start_ms(self, host: str) -> int:
+        return START_MS + 1000 * HOST_ROWS * int(host.rpartition("-")[2])
+
     def _question(self) -> tuple[str, str, Callable[[dict[str, object]], None]]:
-        host = f"h{self._chance.randrange(WRITERS * HOSTS)}"
+        host = self._host(self._chance.randrange(WRITERS * HOSTS))
+        start = self._start_ms(host)
         kind = self._chance.choice(["count", "count", "count", "minutes", "last", "promql", "join"])
         if kind == "count":
             before = self.acknowledged[host]
@@ -130,13 +144,15 @@ class Crowd:
             bucket = "date_trunc('minute', tsdb_timestamp)"
             return kind, _sql(f"SELECT {bucket} AS m, max(v) FROM cpu WHERE host = '{host}' GROUP BY 1"), _no_check
         if kind == "last":
-            text = "SELECT host, last_value(v ORDER BY tsdb_timestamp) AS v FROM cpu GROUP BY host ORDER BY host"
+            recent = f"FROM cpu WHERE tsdb_timestamp >= {_moment(start)} GROUP BY host ORDER BY host"
+            text = f"SELECT host, last_value(v ORDER BY tsdb_timestamp) AS v {recent}"
             return kind, _sql(text), _no_check
         if kind == "join":
             one = f"(SELECT DISTINCT host FROM cpu WHERE host = '{host}')"
-            both = f"{one} a JOIN cpu b ON a.host = b.host AND b.tsdb_timestamp < TIMESTAMP '{SOON}'"
+            first = f"b.tsdb_timestamp >= {_moment(start)} AND b.tsdb_timestamp < {_moment(start + 600_000)}"
+            both = f"{one} a JOIN cpu b ON a.host = b.host AND {first}"
             return kind, _sql(f"SELECT count(*) FROM {both}"), _no_check
-        at = START_MS // 1000
+        at = start // 1000
         query = quote(f'sum(rate(cpu{{host="{host}",__field__="v"}}[1m]))')
         return kind, f"/v1/prometheus/api/v1/query_range?query={query}&start={at}&end={at + 600}&step=15", _no_check
 
@@ -195,6 +211,10 @@ class _Connection:
         if self._streams is not None:
             with suppress(OSError):
                 self._streams[1].close()
+
+
+def _moment(milliseconds: int) -> str:
+    return f"TIMESTAMP '{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}'"
 
 
 def _sql(text: str) -> str:

@@ -21,7 +21,7 @@ SMALL_CACHES = {
     f"TSDB_STANDALONE__REGION_ENGINE__0__MITO__{name}_CACHE_SIZE": "32MB" for name in ("SST_META", "VECTOR", "PAGE")
 }
 """They are full before the first quarter of the time is over: the data grows, and what is kept of it does not."""
-GROWTH_MAX = 1.5
+GROWTH_MAX = 1.3
 """What memory may grow by between the second quarter of the time and the last."""
 
 
