@@ -49,6 +49,11 @@ def root_of(directory: Path) -> str:
     return f"of{directory.resolve()}"
 
 
+def store_of(directory: Path) -> ObjectStore:
+    """Return where the data files are of what a suite has opened in a directory."""
+    return shared_s3().store(root_of(directory)) if IN_S3 else LocalStore(directory)
+
+
 def server_environment(component: str, directory: Path) -> dict[str, str]:
     """Return the variables that put the data files of a server where those of this run are."""
     if not IN_S3 or component != "standalone":

@@ -19,6 +19,8 @@ from tests.store.kinds import KINDS, SECRET, Service, running_service
 CHOSEN = KINDS if os.environ.get("TSDB_OBJECTS") == "all" else ("Gcs",)
 WITHOUT_CACHE = {"TSDB_STANDALONE__STORAGE__CACHE_CAPACITY": "0"}
 HOSTS, ROUNDS = 50, 3
+pytestmark = pytest.mark.timeout(300)
+"""Each test starts several servers beside the service: 20 s of CPU, for which a busy machine takes minutes."""
 COUNTED = "SELECT count(*), sum(v), count(DISTINCT host) FROM cpu"
 
 

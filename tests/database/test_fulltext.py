@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.database.test_indexes import ask, open_database, run
+from tests.storage import store_of
 from tsdb.components._local import LocalDatabase
 
 EXCLUDED = re.compile(r"full-text indexes excluded (\d+) rows")
@@ -174,10 +175,14 @@ def test_a_damaged_index_costs_speed_only(tmp_path: Path) -> None:
     run(local, f"CREATE TABLE c ({COLUMNS}, msg STRING FULLTEXT INDEX {OPTIONS})")
     insert_lines(local, "c", 3000)
     local.close()
-    (index,) = (path for path in tmp_path.rglob("*") if path.is_file() and b"TSDBIDX1" in path.read_bytes()[-8:])
-    content = bytearray(index.read_bytes())
-    content[2000:2100] = bytes(100)
-    index.write_bytes(content)
+    store = store_of(tmp_path)
+    indexes = [each.path for each in store.list("") if each.path.endswith(".idx")]
+    assert indexes
+    for path in indexes:
+        content = store.get(path)
+        assert content.endswith(b"TSDBIDX1")
+        middle = len(content) // 2
+        store.put(path, content[:middle] + bytes(100) + content[middle + 100 :])
     local = open_database(tmp_path, on_query=True)
     text = f"SELECT ts FROM c WHERE matches_term(msg, '{identifier(1234)}')"
     assert len(ask(local, text)) == 1

@@ -16,6 +16,7 @@ import pytest
 
 from tests.servers.fast_workers.test_fast_workers import run, serving
 from tests.servers.http.asgi_client import Answer, call
+from tests.storage import IN_S3, local_files_only
 from tsdb.components import LocalDatabase, open_directory
 from tsdb.database import DatabaseGate
 from tsdb.engine.lending import Borrower, Lender, SharedRuns
@@ -81,6 +82,7 @@ def write(opened: LocalDatabase, minute: int) -> None:
         run(opened, f"INSERT INTO {name} (ts, val, host, zone) VALUES {', '.join(rows)}")
 
 
+@local_files_only
 @pytest.mark.parametrize("span", [SPAN, NOW], ids=["range", "instant"])
 def test_a_borrower_gives_the_same_answers(opened: LocalDatabase, span: QueryTimes) -> None:
     engine = opened.database.promql
@@ -138,7 +140,8 @@ async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Fo
             for _ in range(3):
                 others = await asyncio.gather(*(ask(text) for _ in range(8)))
                 assert {each.body for each in others} == {alone.body}, text
-        assert _worker._ANSWERED._value.get() - before >= len(QUERIES), "others ran here"
+        # A worker reads files only where they are on this machine.
+        assert IN_S3 or _worker._ANSWERED._value.get() - before >= len(QUERIES), "others ran here"
         assert not opened.database.services.processes.all()
 
 

@@ -23,6 +23,7 @@ from tsdb.engine.index._pages import PagedBlob, PageDirectory, directory_blob, e
 from tsdb.engine.index._postings import Postings, sort_postings
 from tsdb.engine.index._spill import clean_spills
 from tsdb.engine.index._text import (
+    BITMAP_BYTES,
     FULLTEXT,
     TextAll,
     TextAny,
@@ -37,6 +38,7 @@ from tsdb.engine.index._text import (
 )
 
 __all__ = [
+    "BITMAP_BYTES",
     "BLOOM",
     "FULLTEXT",
     "INVERTED",

@@ -27,6 +27,8 @@ _PAGE_ROWS = 8192
 """A page has the filters of so many rows or more."""
 _WORD_BITS = 64
 _HASHES_MAX = 16
+_REPEATS_MIN = 4
+"""Values that repeat so often are told apart first: to set bits again costs more."""
 _SCHEMA = pa.schema([("hashes", pa.uint8()), ("bits", pa.binary())])
 
 
@@ -76,8 +78,9 @@ class BloomBuilder:
         """Make filters of the rows that wait, as far as they fill one."""
         if not self._waiting:
             return
-        first = np.concatenate([each[0] for each in self._waiting])
-        second = np.concatenate([each[1] for each in self._waiting])
+        first, second = self._waiting[0]
+        if len(self._waiting) > 1:
+            first, second = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
         whole = len(first) if at_end else len(first) // self._granularity * self._granularity
         bounds = [*range(0, whole, self._granularity), whole]
         self._filters += [_make_filter(first[low:high], second[low:high], self._rate) for low, high in pairwise(bounds)]
@@ -87,14 +90,29 @@ class BloomBuilder:
 
 def _make_filter(first: Hashes, second: Hashes, rate: float) -> tuple[int, bytes]:
     """Return how many bits each value sets, and the bits."""
-    _, places = np.unique(first, return_index=True)
+    ordered = np.sort(first)
+    distinct = 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
     # A rate of 1 asks for nothing; the smallest filter answers that.
-    bits = max(_WORD_BITS, math.ceil(-len(places) * math.log(min(rate, 0.9999)) / math.log(2) ** 2))
+    bits = max(_WORD_BITS, math.ceil(-distinct * math.log(min(rate, 0.9999)) / math.log(2) ** 2))
     bits = -(-bits // _WORD_BITS) * _WORD_BITS
-    count = min(_HASHES_MAX, max(1, round(bits / len(places) * math.log(2))))
+    count = min(_HASHES_MAX, max(1, round(bits / distinct * math.log(2))))
+    if _REPEATS_MIN * distinct <= len(first):
+        _, places = np.unique(first, return_index=True)
+        first, second = first[places], second[places]
+    return count, np.packbits(_set_bits(first, second, count, bits), bitorder="little").tobytes()
+
+
+def _set_bits(first: Hashes, second: Hashes, count: int, bits: int) -> npt.NDArray[np.bool_]:
+    """Return a filter of many values: the bits of `_positions` are set.
+
+    One bit of each value at a time, by division: 0.5 ms for 10,240 values where rows of remainders take 3 ms.
+    """
     is_set = np.zeros(bits, np.bool_)
-    is_set[_positions(first[places], second[places], count, bits)] = True
-    return count, np.packbits(is_set, bitorder="little").tobytes()
+    places, step, size = first.copy(), second | np.uint64(1), np.uint64(bits)
+    for _ in range(count):
+        is_set[(places - places // size * size).view(np.int64)] = True
+        places += step
+    return is_set
 
 
 def _positions(first: Hashes, second: Hashes, count: int, bits: int) -> npt.NDArray[np.intp]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,22 @@ class IndexFile:
         if name not in self._blobs:
             raise IndexDamaged(f"it has no {name}")
         return self._blobs[name].length
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all blobs."""
+        return list(self._blobs)
+
+    def pieces(self, name: str, ends: Iterable[int]) -> Iterator[bytes]:
+        """Yield a blob in pieces that end at some places, the last at its end; then IndexDamaged if it is damaged."""
+        blob = self._blobs[name]
+        crc = start = 0
+        for end in ends:
+            piece = self._read(blob.offset + start, end - start)
+            crc, start = crc32c(crc, piece), end
+            yield piece
+        if start != blob.length or crc != blob.crc:
+            raise IndexDamaged(f"the checksum of {name} is wrong")
 
     def part(self, name: str, offset: int, length: int, crc: int) -> bytes:
         """Return bytes of a blob that have a checksum of their own."""

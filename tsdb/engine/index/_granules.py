@@ -52,6 +52,13 @@ class FilterPages:
         except (KeyError, IndexError) as error:
             raise IndexDamaged(f"the directory of {self.blob.name} does not say {name}") from error
 
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Return how many filters each page should have; IndexDamaged if pages do not follow each other."""
+        rows = np.diff(self._bounds)
+        if self._bounds[0] != 0 or self._granularity < 1 or np.any(rows <= 0) or np.any(rows[:-1] % self._granularity):
+            raise IndexDamaged(f"the directory of {self.blob.name} has other rows")
+        return -(-rows // self._granularity)
+
     def pages_of(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Return the pages with filters of rows from `start` to before `stop`."""
         first = int(self._bounds.searchsorted(start, side="right")) - 1

@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from tsdb.engine.index._container import IndexFile
 from tsdb.engine.index._options import IndexOptions
 from tsdb.engine.index._pages import PagedBlob, encode_pages
-from tsdb.engine.index._postings import Postings
+from tsdb.engine.index._postings import Postings, Series
 from tsdb.engine.index._spill import iter_postings
 from tsdb.engine.tuning import IndexTuning
 
@@ -145,11 +145,22 @@ class InvertedIndex:
         places.sort()
         return places
 
+    def read_all(self) -> Iterator[tuple[int, Postings]]:
+        """Read the whole index: the number of each page, and its postings."""
+        for number, page in enumerate(self.blob.read_all()):
+            lists = page.column(1)
+            yield number, Postings(page.column(0), lists.offsets.to_numpy().astype(np.int64), _series(lists))
+
+
+def _series(lists: pa.ListArray) -> Series:
+    """Return the series of all values of a page."""
+    return np.cumsum(lists.flatten().to_numpy(), dtype=np.uint32)
+
 
 def _places(lists: pa.ListArray, chosen: Mask) -> Positions:
     """Return the series of chosen values of a page."""
     if not chosen.any():
         return np.empty(0, np.int64)
-    series = np.cumsum(lists.flatten().to_numpy(), dtype=np.uint32)
+    series = _series(lists)
     is_wanted = np.repeat(chosen, np.diff(lists.offsets.to_numpy()))
     return series[is_wanted].astype(np.int64)

@@ -8,7 +8,7 @@ To read everything, read the stream; to read little, read the directory and then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from tsdb.engine.index._container import IndexDamaged, IndexFile, crc32c
 
+_PIECE_BYTES = 1 << 20
+"""How much is read at once of a blob of which everything is read."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 
 
@@ -38,6 +40,11 @@ class PageDirectory:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def stops(self) -> npt.NDArray[np.int64]:
+        """Where pages end."""
+        return self.offsets + self.lengths
 
     @property
     def nbytes(self) -> int:
@@ -107,6 +114,31 @@ class PagedBlob:
         content = self._index.part(
             self.name, int(found.offsets[page]), int(found.lengths[page]), int(found.checks[page])
         )
+        return self._decode(content)
+
+    def read_all(self) -> Iterator[pa.RecordBatch]:
+        """Read every byte of the blob, many pages with one request, and yield its pages."""
+        found, position, page = self.directory, 0, 0
+        for content in self._index.pieces(self.name, self._piece_ends()):
+            while page < len(found) and (stop := int(found.stops[page]) - position) <= len(content):
+                own = content[int(found.offsets[page]) - position : stop]
+                if crc32c(0, own) != found.checks[page]:
+                    raise IndexDamaged(f"the checksum of a page of {self.name} is wrong")
+                yield self._decode(own)
+                page += 1
+            position += len(content)
+
+    def _piece_ends(self) -> list[int]:
+        """Return where pieces of about a megabyte end, each with the end of a page; the last with that of the blob."""
+        found = self.directory
+        bounds = np.concatenate([[0], found.stops, [self.size_bytes]])
+        follow = len(found) > 0 and np.array_equal(found.offsets[1:], found.stops[:-1])
+        if not (follow and np.all(np.diff(bounds) >= 0) and np.all(found.lengths >= 0)):
+            raise IndexDamaged(f"the pages of {self.name} do not follow each other")
+        is_last = np.append(np.diff(found.stops // _PIECE_BYTES) > 0, True)
+        return [*found.stops[is_last].tolist(), self.size_bytes]
+
+    def _decode(self, content: bytes) -> pa.RecordBatch:
         try:
             return pa.ipc.read_record_batch(pa.ipc.read_message(content), self._schema)
         except (pa.ArrowException, OSError) as error:

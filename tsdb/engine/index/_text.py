@@ -40,6 +40,8 @@ HOLDS_MAX = 256
 """A condition of more texts is not looked up."""
 CHARS_MAX = 4096
 """A longer text is not looked up."""
+BITMAP_BYTES = 36**3 // 8
+"""What the bitmap of pieces of three letters or digits takes."""
 _SCHEMA = pa.schema([("hashes", pa.uint8()), ("bits", pa.binary()), ("pieces", pa.binary())])
 _GRAM, _FOLDS_CASE = "gram", "folds_case"
 _GRAMS = {"English": 3, "Chinese": 2}

@@ -85,6 +85,10 @@ class BlockPages:
         self._first_rows = np.append(facts.column(_FIRST_ROW).to_numpy(), rows)
         self._first_series = np.append(facts.column(_FIRST_SERIES).to_numpy(), series)
 
+    def starts(self) -> list[tuple[int, int]]:
+        """Return the number of the first series of each page, and its first row."""
+        return list(zip(self._first_series[:-1].tolist(), self._first_rows[:-1].tolist(), strict=True))
+
     def pages_of(self, positions: Positions) -> Positions:
         """Return the pages that have some series, which are in order."""
         return np.unique(self._page_of(positions))

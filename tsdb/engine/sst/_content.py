@@ -21,6 +21,7 @@ from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._row_skipper import RowSkipper
 from tsdb.engine.sst._series_finder import SeriesFinder
 from tsdb.errors import TsdbError
+from tsdb.model import RegionSchema
 from tsdb.store import LocalCopy, ObjectStore, RangeFile, StoreError, distrust, is_local, local_copy
 
 _log = logging.getLogger("tsdb.sst")
@@ -93,7 +94,7 @@ class FileContent:
         """Read the series block from the index, or make it from the rows if there is none."""
         if self.meta.has_index:
             try:
-                return self.read_index(footer)
+                return self._read_index(footer)
             except (IndexDamaged, StoreError, StorageUnavailable) as error:
                 self.warn(error)
         try:
@@ -126,33 +127,44 @@ class FileContent:
 
     def open_finder(self, footer: Footer) -> SeriesFinder:
         """Open the inverted indexes; IndexDamaged or StoreError if that cannot be done."""
-        return SeriesFinder(self._open_index(), self.meta, footer.schema)
+        return SeriesFinder(self.open_index(), self.meta, footer.schema)
 
     def open_skipper(self) -> RowSkipper:
         """Open the skipping indexes; IndexDamaged or StoreError if that cannot be done."""
-        return RowSkipper(self._open_index(), self.meta)
+        return RowSkipper(self.open_index(), self.meta)
 
-    def _open_index(self) -> IndexFile:
+    def open_index(self) -> IndexFile:
         return IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)
 
-    def read_index(self, footer: Footer) -> SeriesBlock:
+    def _read_index(self, footer: Footer) -> SeriesBlock:
         """Read the series block from the index; IndexDamaged or a StoreError if that is not possible."""
         try:
             return self._read_indexed_block(footer)
         except IndexDamaged:
-            if not distrust(self._store, self._index_path):
+            if not self.distrust_index():
                 raise
             return self._read_indexed_block(footer)
 
     def _read_indexed_block(self, footer: Footer) -> SeriesBlock:
-        index = self._open_index()
+        return self.decode_series(self.open_index(), footer.schema)
+
+    def decode_series(self, index: IndexFile, schema: RegionSchema) -> SeriesBlock:
+        """Read the series block from an open index."""
         blob = index.blob(SERIES_BLOB)
         if blob is None:
             raise IndexDamaged("it has no series block")
-        block = decode_block(blob, footer.schema)
+        block = decode_block(blob, schema)
         if block.rows != self.meta.rows or len(block) != self.meta.series:
             raise IndexDamaged(f"its series block is of {len(block)} series and {block.rows} rows")
         return block
+
+    def distrust_index(self) -> bool:
+        """The index is damaged: True if that may be a copy of it, and the next read is of another."""
+        return distrust(self._store, self._index_path)
+
+    def trust_index(self) -> None:
+        """All of the index was found to be whole: queries may use it."""
+        self._has_warned = False
 
     @property
     def is_index_damaged(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from tsdb.engine.errors import StorageUnavailable
 from tsdb.engine.index import IndexDamaged, PagedBlob, RowSpan, TagTest
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
@@ -125,7 +126,7 @@ class Cached:
                 finder.spent_bytes = 0
                 return None
             return finder.find(tests, partial(self._read_page, file_id, on_read))
-        except (IndexDamaged, StoreError) as error:
+        except (IndexDamaged, StoreError, StorageUnavailable) as error:
             content.warn(error)
             return None
 
@@ -147,7 +148,7 @@ class Cached:
                 MetaKey(file_id, "skipper"), content.open_skipper, lambda skipper: skipper.nbytes
             )
             return skipper.find(footer, column, wanted, span, bytes_ratio, partial(self._read_page, file_id, on_read))
-        except (IndexDamaged, StoreError) as error:
+        except (IndexDamaged, StoreError, StorageUnavailable) as error:
             content.warn(error)
             return None
 

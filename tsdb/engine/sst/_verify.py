@@ -3,6 +3,7 @@
     footer ─▶ number of rows and row groups       series block ─▶ tags in order
     row group by row group: every page (its checksum), tags against hashes, the order of rows, times, sequences
     all of it ─▶ range of time, sequences, number of series, tombstones, as the manifest has them
+    then the index, block by block (`_verify_index.py`)
 
 Nothing is taken from the caches or left in them, and one column of one row group is in memory at a time, besides keys.
 """
@@ -16,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.errors import FileCorrupted, StorageUnavailable
-from tsdb.engine.index import IndexDamaged
+from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.rows.series import SeriesBlock, sort_order
 from tsdb.engine.sst._block import hashable_tags
 from tsdb.engine.sst._column_reader import ColumnReader
@@ -25,9 +25,9 @@ from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._input import reading
+from tsdb.engine.sst._verify_index import verify_index
 from tsdb.errors import TsdbError
 from tsdb.model import hash_tags
-from tsdb.store import StoreError
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -49,17 +49,7 @@ def verify_file(content: FileContent, check: Callable[[], None]) -> str | None:
     except TsdbError as error:
         content.note(error)
         raise
-    return _verify_index(content, footer)
-
-
-def _verify_index(content: FileContent, footer: Footer) -> str | None:
-    if not content.meta.has_index:
-        return None
-    try:
-        content.read_index(footer)
-    except (IndexDamaged, StoreError, StorageUnavailable) as error:
-        return str(error)
-    return None
+    return verify_index(content, footer, block, check)
 
 
 @dataclass(slots=True, eq=False)
