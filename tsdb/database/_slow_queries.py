@@ -59,6 +59,9 @@ _log = get_logger("tsdb.slow_query")
 """The writer of the log gives the lines of this name a file of their own."""
 _own_log = get_logger("tsdb.database")
 
+_draw = random.Random().random
+"""Not that of the module, which belongs to the program that embeds the database."""
+
 
 @dataclass(frozen=True, slots=True)
 class SlowQuery:
@@ -79,9 +82,7 @@ class SlowQuery:
 class SlowQueries:
     """Records slow statements of one database. To be closed."""
 
-    def __init__(
-        self, services: Services, options: SlowQuerySettings, *, draw: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, services: Services, options: SlowQuerySettings, *, draw: Callable[[], float] = _draw) -> None:
         self._services = services
         self._options = options
         self._draw = draw

@@ -11,6 +11,8 @@ from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
 from tsdb.kv.etcd._settings import EtcdTuning
 
 _DOUBLINGS_MAX = 16
+_jitter = random.Random()
+"""Of its own: threads in the background leave the generator of the module, and seeds of it, to the program."""
 
 
 def backoff_seconds(tuning: EtcdTuning, doublings: int) -> float:
@@ -61,4 +63,4 @@ class CallRetry:
         """The other members are asked at once; when all have failed, there is a pause."""
         if self._failed % self._members:
             return 0.0
-        return backoff_seconds(self._tuning, self._failed // self._members - 1) * random.uniform(0.5, 1.0)
+        return backoff_seconds(self._tuning, self._failed // self._members - 1) * _jitter.uniform(0.5, 1.0)

@@ -22,6 +22,9 @@ from tsdb.telemetry import get_logger
 
 T = TypeVar("T")
 
+_jitter = random.Random()
+"""Of its own: threads in the background leave the generator of the module, and seeds of it, to the program."""
+
 _log = get_logger("tsdb.store")
 
 
@@ -144,7 +147,7 @@ class Requests:
     def _pause(self, number: int) -> float:
         """Return a random pause: many that failed together must not come back together."""
         longest = min(self._tuning.delay_max_seconds, self._tuning.delay_min_seconds * 2.0**number)
-        return random.uniform(self._tuning.delay_min_seconds, longest)
+        return _jitter.uniform(self._tuning.delay_min_seconds, longest)
 
     def _give_up(self, failure: Failure) -> None:
         if not self._is_down:
