@@ -150,7 +150,7 @@ class MetricDescriptions:
         _REFUSED.inc()
         if not self._is_full:
             self._is_full = True
-            _log.warning("some metrics stay undescribed: there is a bound for their number and texts", metric=metric)
+            _log.warning("the metadata of some metrics is not stored: its number and size are limited", metric=metric)
         return False
 
     def _loaded(self) -> dict[str, dict[str, Variants]]:

@@ -140,8 +140,8 @@ class RemoteWriteReader:
 def _check_version(message: bytes, version: int) -> None:
     if message[:1] in _FIRST_BYTES_OF_OTHER[version]:
         raise InvalidArguments(
-            f"the request is said to be of version {version} and is of version {3 - version}",
-            hint="say the message in the Content-Type: proto=io.prometheus.write.v2.Request is version 2",
+            f"the Content-Type says version {version}, but the request has version {3 - version}",
+            hint="name the message in the Content-Type: proto=io.prometheus.write.v2.Request is version 2",
         )
 
 

@@ -101,7 +101,7 @@ class CatalogHistory:
             if self._number and self._needs_base and self._keepers() is not None:
                 raise ChangeNotNoted(
                     "the change was made, but is not in the shared log of a datanode yet",
-                    hint="no datanode that keeps its log answers; look whether it was made before you repeat it",
+                    hint="no datanode that keeps its log answers; check whether it was made before you repeat it",
                 )
 
     def _record(

@@ -276,10 +276,10 @@ def _number(request: dict[str, Any], name: str) -> int:
 
 def _unknown_outcome(change: CatalogChange, procedure_id: str) -> ChangeOutcomeUnknown:
     return ChangeOutcomeUnknown(
-        "another server began to lead while a change was made: it finishes or undoes it",
+        "another server became the leader during the change; it completes the change or rolls it back",
         change=change.kind,
         procedure=procedure_id,
-        hint="look whether it was made before it is sent again",
+        hint="check whether it was made before you send it again",
     )
 
 

@@ -131,7 +131,7 @@ class RegionServer:
             pass  # the client is gone
         except Exception as error:  # noqa: BLE001 - what a message can bring about that is none
             _log.warning("a stream of another node was ended", peer=stream.peer, error=error)
-            bad = error if isinstance(error, TsdbError) else BadMessage(f"a message cannot be understood: {error!r}")
+            bad = error if isinstance(error, TsdbError) else BadMessage(f"a message cannot be parsed: {error!r}")
             self._refuse(stream, bad)
         finally:
             stream.end()

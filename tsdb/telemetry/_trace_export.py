@@ -103,7 +103,7 @@ class SpanQueue:
         if left := len(self._spans):
             self._spans.clear()
             self._drop(left, "stop")
-            _log.warning("spans were not sent before the end", spans=left)
+            _log.warning("spans were not sent before the process ended", spans=left)
 
     def _run(self) -> None:
         while True:

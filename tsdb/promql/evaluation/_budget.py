@@ -52,7 +52,7 @@ class SampleBudget:
             if self._held + samples > self.samples_max:
                 raise PromqlBusy(
                     f"the queries that run at the same time would hold more than {self.samples_max} samples",
-                    hint="try again in a moment, or ask for fewer series, a shorter time or a longer step",
+                    hint="try again in a moment, or select fewer series, a shorter time range or a longer step",
                 )
             self._held += samples
             _HELD.set(self._held)

@@ -63,7 +63,7 @@ def ending_in_error(packets: Packets, answer: PacketEncoder) -> Packets:
         fail_span(error)
         yield answer.error(error)
     except Exception as error:  # noqa: BLE001 - a client waits for an answer
-        _log.exception("a statement met a mistake of the server")
+        _log.exception("a statement failed because of an internal error")
         fail_span(error)
         yield answer.error(_Unexpected(f"{type(error).__name__}: {error}"))
 
