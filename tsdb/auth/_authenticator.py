@@ -34,7 +34,7 @@ _LOGGED_CHARS_MAX = 128
 _log = get_logger("tsdb.auth")
 _LOGINS = counter(
     "tsdb_auth_logins_total",
-    "Checks of credentials; outcome is ok, failed, or throttled after too many failures.",
+    "Credential checks; outcome is ok, failed, or throttled after too many failures.",
     labels=("method", "outcome"),
 )
 

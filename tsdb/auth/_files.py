@@ -23,7 +23,7 @@ _SETTLED_NS = 100_000_000
 
 _log = get_logger("tsdb.auth")
 _RELOADS = counter(
-    "tsdb_auth_reloads_total", "Reads of a changed user file; outcome is ok or error.", labels=("outcome",)
+    "tsdb_auth_reloads_total", "Reloads of a changed user file; outcome is ok or error.", labels=("outcome",)
 )
 
 

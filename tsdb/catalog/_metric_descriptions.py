@@ -36,8 +36,11 @@ VARIANTS_MAX = 4
 CHANGES_MAX = 64
 """How often the description of one metric changes in the life of a process."""
 
-_DESCRIBED = gauge("tsdb_metric_descriptions", "Metrics whose type, unit and help are kept.")
-_REFUSED = counter("tsdb_metric_descriptions_refused_total", "Descriptions of metrics that were not kept.")
+_DESCRIBED = gauge("tsdb_metric_descriptions", "Metrics with stored metadata (type, unit, help); at most 100,000.")
+_REFUSED = counter(
+    "tsdb_metric_descriptions_refused_total",
+    "Metric metadata that was not stored, because of the limit or because it changes too often.",
+)
 _log = get_logger("tsdb.catalog")
 
 Variants: TypeAlias = tuple[MetricDescription, ...]

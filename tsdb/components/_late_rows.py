@@ -25,7 +25,9 @@ _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.5, 60.0
 _ANSWER_SECONDS_MAX = 120.0
 _REFRESH_SECONDS = 0.5
 
-_WAITING = gauge("tsdb_datanode_late_regions", "Regions of which this datanode has rows to hand in to other datanodes.")
+_WAITING = gauge(
+    "tsdb_datanode_late_regions", "Regions with late rows that this datanode still has to send to other datanodes."
+)
 _log = get_logger("tsdb.datanode")
 
 

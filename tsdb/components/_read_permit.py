@@ -17,7 +17,9 @@ from tsdb.units import Duration
 WAIT_MAX = Duration.of_seconds(10)
 """How long a read may wait for a proof."""
 
-_PROOFS = counter("tsdb_datanode_ownership_proofs_total", "Proofs of ownership by which reads went on without a lease.")
+_PROOFS = counter(
+    "tsdb_datanode_ownership_proofs_total", "Proofs of ownership with which reads continued without a lease."
+)
 
 
 class ReadPermit:

@@ -34,9 +34,7 @@ NEW_TABLE = NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=Tru
 
 Positions = npt.NDArray[np.int64]
 
-_KNOWN_SERIES = gauge(
-    "tsdb_prometheus_known_series", "Series that remote write remembers by the bytes of their labels."
-)
+_KNOWN_SERIES = gauge("tsdb_prometheus_known_series", "Series in the remote write cache.")
 
 _PIECE_BYTES = 1 << 20
 _LENGTH_BYTES_MAX = 5

@@ -30,7 +30,9 @@ ATTEMPTS_MAX = 3
 
 _log = get_logger("tsdb.meta")
 _FAILED = counter(
-    "tsdb_meta_notes_failed_total", "Changes that no datanode noted in its shared log; they are noted later."
+    "tsdb_meta_notes_failed_total",
+    "Changes that a datanode failed to record in its shared log for point-in-time recovery; another "
+    "datanode is asked, and they are recorded later.",
 )
 
 Note = Mapping[str, Any]

@@ -34,8 +34,8 @@ WAIT_SECONDS_MAX = 600.0
 """How long a client may wait for one change."""
 
 _log = get_logger("tsdb.meta")
-_LEADS = gauge("tsdb_meta_leader", "1 if this metadata server leads, else 0.")
-_LIVE = gauge("tsdb_meta_live_nodes", "Nodes that the leader has heard of within a lease.", labels=["role"])
+_LEADS = gauge("tsdb_meta_leader", "1 if this metasrv is the leader, else 0.")
+_LIVE = gauge("tsdb_meta_live_nodes", "Nodes with a valid lease at the leader.", labels=["role"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,10 @@ CRASH_POINTS = (
 
 _log = get_logger("tsdb.meta")
 _LEASE_STEP_SECONDS = 0.1
-_MOVED = counter("tsdb_meta_regions_moved_total", "Regions that got another node.", labels=["reason"])
-_NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was given up.", labels=["reason"])
+_MOVED = counter(
+    "tsdb_meta_regions_moved_total", "Regions moved to another datanode; failover or migration.", labels=["reason"]
+)
+_NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was abandoned.", labels=["reason"])
 
 
 class MoveUnfinished(TsdbError):

@@ -28,9 +28,13 @@ REMEMBERED_MAX = 1000
 _STOP_SECONDS_MAX = 20.0
 
 _log = get_logger("tsdb.meta")
-_MADE = counter("tsdb_meta_procedures_total", "Changes that this metadata server made as the leader.", labels=["kind"])
+_MADE = counter(
+    "tsdb_meta_procedures_total",
+    "Metadata changes that this metasrv made as the leader, failed ones included.",
+    labels=["kind"],
+)
 _FAILED = counter("tsdb_meta_procedures_failed_total", "Changes that failed or were refused.", labels=["kind"])
-_WAITING = gauge("tsdb_meta_procedures_waiting", "Changes that wait for those before them.")
+_WAITING = gauge("tsdb_meta_procedures_waiting", "Queued changes; at most 1,024.")
 
 
 class ProcedureState(StrEnum):

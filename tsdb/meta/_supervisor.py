@@ -36,8 +36,10 @@ MISSED_BEATS = 2
 _CONNECT_SECONDS = 1.0
 
 _log = get_logger("tsdb.meta")
-_SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader takes for lost.")
-_BRAKED = gauge("tsdb_meta_failover_braked", "1 while too many datanodes are silent at once for a failover, else 0.")
+_SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader considers lost.")
+_BRAKED = gauge(
+    "tsdb_meta_failover_braked", "1 while no regions are moved because too many datanodes are silent at once, else 0."
+)
 
 
 @dataclass(frozen=True, slots=True)

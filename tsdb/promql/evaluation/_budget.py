@@ -17,7 +17,7 @@ SHARED_SAMPLES_MAX = 100_000_000
 SAMPLE_BYTES = 16
 """What one of them takes."""
 
-_HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, that PromQL queries hold at the moment.")
+_HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, held by running PromQL queries.")
 
 
 class PromqlBusy(Busy):

@@ -51,9 +51,9 @@ WATCH_SECONDS = 0.2
 """How often it is looked whether the library still accepts calls."""
 
 _log = get_logger("tsdb.grpc")
-_WAITING = gauge("tsdb_servers_grpc_waiting", "Writes of gRPC calls that wait for a thread or run on one.")
+_WAITING = gauge("tsdb_servers_grpc_waiting", "Writes of calls waiting for a thread or running on one.")
 _RESTARTS = counter(
-    "tsdb_servers_grpc_restarts_total", "How often the gRPC library ended its server and another one took its place."
+    "tsdb_servers_grpc_restarts_total", "Restarts of the gRPC server after the gRPC library shut it down."
 )
 
 

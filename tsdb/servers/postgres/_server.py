@@ -44,7 +44,7 @@ _log = get_logger("tsdb.postgres")
 _CONNECTIONS = gauge("tsdb_servers_postgres_connections", "Open connections of the PostgreSQL server.")
 _REFUSED = counter(
     "tsdb_servers_postgres_refused_total",
-    "Connections that were refused or cut, by reason: limit, login, protocol, idle.",
+    "Connections refused or closed, by reason: limit, login, protocol, idle.",
     labels=("reason",),
 )
 
