@@ -158,7 +158,7 @@ def test_a_frontend_drops_what_a_datanode_has_left_that_was_started_again(fronte
         raise Cancelled("the process ends")
 
     frontend.before = start_again
-    with pytest.raises(BackupFailed, match="datanode 1, which restored the table, was started again"):
+    with pytest.raises(BackupFailed, match="datanode 1, which restored the table, was restarted"):
         frontend.restore("latest", "public.cpu", "x")
     ended.set()
     assert frontend.tables() == {"cpu"}

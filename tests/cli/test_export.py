@@ -207,8 +207,8 @@ def test_bounds_queries_and_the_standard_output(server: ServerProcess, tmp_path:
     ("arguments", "message"),
     [
         (("nope", "-o", "x.csv"), "there is no table nope in the database public"),
-        (("-o", "x.csv"), "name a table or give a --query"),
-        (("t", "-o", "x.xml"), "the format of x.xml is not clear from its name"),
+        (("-o", "x.csv"), "pass either a table or --query"),
+        (("t", "-o", "x.xml"), "the format of x.xml cannot be inferred from its name"),
         (("-q", "SELECT nope", "-o", "x.csv"), "No field named nope"),
         (("-q", "SELECT 1", "-o", "x.lp"), "needs a --measurement"),
         (("-q", "SELECT 1", "-o", "/nowhere/x.csv"), "/nowhere/x.csv cannot be written: No such file or directory"),

@@ -53,7 +53,7 @@ def test_time_formats_and_zones_are_explicit(server: ServerProcess, tmp_path: Pa
     numbers = _write(tmp_path / "counts.csv", "k,t,v\na,1700000000.250,1\n")
     refused = tsdb(server, "import", numbers, "--tags", "k", "--time-column", "t")
     assert refused.exit_code == 1
-    assert "the time column t holds numbers; say of which unit: --time-format s, ms, us or ns" in refused.stderr
+    assert "the time column t holds numbers; pass the unit: --time-format s, ms, us or ns" in refused.stderr
     assert tsdb(server, "import", numbers, "--tags", "k", "--time-column", "t", "--time-format", "s",
                 "--types", "t:timestamp(3)").exit_code == 0  # fmt: skip
     assert sql(server, "SELECT t FROM counts") == [[1700000000250]]
@@ -212,11 +212,11 @@ def test_metrics_of_another_server_come_by_remote_read(server: ServerProcess, tm
     ("arguments", "message"),
     [
         (("nowhere.csv",), "nowhere.csv cannot be read: no such file"),
-        (("pyproject.toml",), "the format of pyproject.toml is not clear from its name; say it with --format"),
+        (("pyproject.toml",), "the format of pyproject.toml cannot be inferred from its name; pass --format"),
         ((), "there is nothing to import"),
-        (("-", "--format", "csv"), "say with --table where the rows of the standard input go"),
+        (("-", "--format", "csv"), "pass --table for rows from standard input"),
         (("README.md", "--format", "csv", "--time-zone", "Mars"), "Mars"),
-        (("README.md", "--format", "csv", "--types", "a:colour"), "'colour' is no type of a column"),
+        (("README.md", "--format", "csv", "--types", "a:colour"), "'colour' is not a column type"),
         (("README.md", "--format", "parquet"), "README.md cannot be read as Parquet"),
         (("--from-prometheus", "http://127.0.0.1:1", "--start", "5", "--end", "4"), "--start must lie before --end"),
         (("x.lp", "-d", "nowhere"), "4004"),

@@ -150,7 +150,7 @@ def test_meta_commands_work_in_scripts(server: ServerProcess, tmp_path: Path) ->
         ("\\format xml", "the format is one of table, vertical, csv, json, arrow; received 'xml'"),
         ("\\i /nowhere/x.sql", "/nowhere/x.sql cannot be read: No such file or directory"),
         ("\\watch soon", "expected a number of seconds above 0, received 'soon'"),
-        ("\\plot SELECT 1", "the result has no timestamp column to draw along; select the time column too"),
+        ("\\plot SELECT 1", "the result has no timestamp column for the x axis; select the time column too"),
         ("\\range yesterday", "expected a duration such as 1h or 30s, received 'yesterday'"),
     ],
 )
@@ -245,7 +245,7 @@ def test_an_answer_that_breaks_off_is_an_error() -> None:
         result = tsdb(f"http://127.0.0.1:{listener.getsockname()[1]}", "cli", "-e", "SELECT 1")
         thread.join(10)
     assert result.exit_code == 1
-    assert "the server ended the answer before its end" in result.stderr
+    assert "the server closed the connection before the end of the response" in result.stderr
 
 
 def _running(server: ServerProcess) -> int:

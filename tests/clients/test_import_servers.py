@@ -142,7 +142,7 @@ def test_an_import_that_was_killed_continues_where_it_was(
         asked = between.asked
         result = tsdb(server, "import", *options)
     assert result.exit_code == 0, result.stderr
-    assert "continues behind" in result.stderr
+    assert "continues after" in result.stderr
     assert done > 0
     assert between.asked - asked == _requests(source) - done, "what was acknowledged is not read again"
     _check(server, database)

@@ -49,7 +49,7 @@ def test_what_prometheus_knows_about_metrics_is_kept(server: ServerProcess, prom
         ("data", "tsdb_export_metrics_exports_total"),
     )
     # Only a sender says what a metric is for.
-    wanted = {"type": "counter", "unit": "", "help": "Exports of this process's metrics, by outcome."}
+    wanted = {"type": "counter", "unit": "", "help": "Exports of the process's own metrics; outcome is ok or error."}
     deadline = time.monotonic() + 30
     while found != [wanted]:
         assert time.monotonic() < deadline, found

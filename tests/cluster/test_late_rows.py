@@ -89,7 +89,7 @@ def test_rows_on_the_disk_of_a_lost_datanode_are_down_until_it_is_back(tmp_path:
         insert(cluster, 1, 2, value=1.0)
         cluster.datanodes[lost].kill()
         told = "SELECT count(*) FROM information_schema.region_peers WHERE table_name = 'cpu' AND status = 'DOWN' AND "
-        told += f"peer_id = {lost} AND reason LIKE '%rows are on its own disk only%'"
+        told += f"peer_id = {lost} AND reason LIKE '%rows are only on its own disk%'"
         cluster.wait_until(told, [[1]])
         wait_for(lambda: "down until it is back" in cluster.metasrvs[0].running.output)
         assert cluster.sql("SELECT count(*) FROM information_schema.region_failovers") == [[0]]

@@ -127,7 +127,7 @@ def test_stores_are_made_by_name(tmp_path: Path, s3_server: S3Server) -> None:
 
 def test_two_storages_in_one_place_are_refused(tmp_path: Path) -> None:
     text = f'data_home = "{tmp_path}/d"\n[[storage.providers]]\nname = "a"\ntype = "File"\ndata_home = "{tmp_path}/d"'
-    with pytest.raises(StartError, match=r"storage a: .* is the place of storage default too"):
+    with pytest.raises(StartError, match=r"storage a: .* is also the location of storage default"):
         open_stores(storage(tmp_path, text))
 
 

@@ -99,11 +99,11 @@ def test_logins_are_counted_and_no_secret_is_logged(server: ServerProcess) -> No
 @pytest.mark.parametrize(
     ("provider", "reason"),
     [
-        ("nope:x", "user_provider: there is no such provider of users"),
+        ("nope:x", "user_provider: unknown user provider"),
         ("static_user_provider:cmd:u", "user_provider: user 1: expected exactly one ="),
         ("static_user_provider:file:/nope/users", "user_provider: the user file cannot be read"),
         ("watch_file_user_provider:/nope/users", "user_provider: the user file cannot be read"),
-        ("catalog_user_provider", "user_provider: there is no user yet who administrates"),
+        ("catalog_user_provider", "user_provider: there is no administrator yet"),
     ],
 )
 def test_a_provider_that_cannot_be_used_ends_the_start_with_one_line(

@@ -75,7 +75,7 @@ def test_sizes_follow_a_memory_limit_that_is_set() -> None:
 
 
 def test_a_memory_limit_below_what_the_processes_need_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"memory\.limit.*at least 256MiB"):
+    with pytest.raises(ConfigError, match=r"memory\.limit.*the minimum is 256MiB"):
         _standalone(64 << 30, MEMORY__LIMIT="100MB")
 
 

@@ -87,5 +87,5 @@ def test_rows_without_columns_keep_their_number() -> None:
 
 @pytest.mark.parametrize("value", [lambda: None, Region([put(row("a", 1))]).snapshot(), ScanStatistics(), object()])
 def test_what_is_no_value_cannot_travel(value: object) -> None:
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         encode_value({"request": [value]})

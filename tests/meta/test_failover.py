@@ -149,7 +149,7 @@ def test_regions_on_the_disk_of_a_lost_node_stay_and_that_is_said(tmp_path: Path
         heartbeats[lost].stop()
         leader = cluster.leader().leading()
         wait_until(lambda: leader._supervisor.tick() == [lost])
-        with pytest.raises(Unsupported, match="rows are on its own disk only"):
+        with pytest.raises(Unsupported, match="rows are only on its own disk"):
             client.command("failover", node_id=lost)
         assert place_of(mirror, region) == (lost, False)
         assert load_records(mirror).running == load_records(mirror).ended == []

@@ -194,7 +194,7 @@ def test_what_refers_to_one_array_twice_still_does() -> None:
 
 
 def test_arrays_of_objects_cannot_travel() -> None:
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         encode_value(np.array([object()]))
 
 

@@ -160,7 +160,7 @@ def test_keys_stand_for_columns_before_they_stand_for_names_of_the_answer() -> N
         "host",
         "dc",
         "upper(host)",
-        "it names a column by a number that there is not",
+        "it refers to a column number that does not exist",
         "there is no column e",
     ]
 
@@ -194,7 +194,7 @@ def test_a_query_over_an_aggregate_is_taken_apart() -> None:
     [
         ("SELECT f + 1 FROM t", "it has no aggregate"),
         ("SELECT * FROM t", "it has no aggregate"),
-        ("SELECT max(f) + 1 FROM t GROUP BY 7", "it names a column by a number that there is not"),
+        ("SELECT max(f) + 1 FROM t GROUP BY 7", "it refers to a column number that does not exist"),
         ("SELECT max(f) + 1 AS m FROM t GROUP BY m", "it is grouped by an aggregate"),
         ("SELECT max(f) + 1 AS host FROM t GROUP BY host", "the answer calls something else host"),
         ("SELECT max(f) FROM t GROUP BY host HAVING host > 'a'", "HAVING compares something with a text"),

@@ -34,7 +34,7 @@ _LOGGED_CHARS_MAX = 128
 _log = get_logger("tsdb.auth")
 _LOGINS = counter(
     "tsdb_auth_logins_total",
-    "Checks of credentials; outcome is ok, failed, or throttled after too many failures.",
+    "Credential checks; outcome is ok, failed, or throttled after too many failures.",
     labels=("method", "outcome"),
 )
 
@@ -175,7 +175,7 @@ class Authenticator:
             return identity
         found = self._table().find(identity.name)
         if found is None:
-            raise PermissionDenied("the user does not exist any more")
+            raise PermissionDenied("the user no longer exists")
         return found.identity
 
     def find(self, name: str) -> Identity | None:
@@ -224,7 +224,11 @@ class Authenticator:
             self._throttle.check(client, user)
         except TooManyFailedLogins:
             _LOGINS.labels(method, "throttled").inc()
-            _log.debug("a login was refused unseen, too many failed", user=user[:_LOGGED_CHARS_MAX], client=client)
+            _log.debug(
+                "a login was refused without a check: too many logins have failed",
+                user=user[:_LOGGED_CHARS_MAX],
+                client=client,
+            )
             raise
 
     def _note_success(self, user: str, client: str, method: str) -> None:

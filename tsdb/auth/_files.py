@@ -23,7 +23,7 @@ _SETTLED_NS = 100_000_000
 
 _log = get_logger("tsdb.auth")
 _RELOADS = counter(
-    "tsdb_auth_reloads_total", "Reads of a changed user file; outcome is ok or error.", labels=("outcome",)
+    "tsdb_auth_reloads_total", "Reloads of a changed user file; outcome is ok or error.", labels=("outcome",)
 )
 
 
@@ -43,7 +43,7 @@ def read_users(path: Path) -> UserTable:
         else:
             users[line.name] = line
     if not users:
-        raise InvalidArguments("the user file names no user", path=path, hint="write lines such as user=password")
+        raise InvalidArguments("the user file contains no users", path=path, hint="write lines such as user=password")
     return table_of(users.values())
 
 
@@ -68,16 +68,16 @@ class WatchedFile:
                 return
             self._seen = found
             if found is None:
-                _log.warning("the user file is gone; its users stay until it is back", path=self._path)
+                _log.warning("the user file is missing; the previous users stay in effect", path=self._path)
                 return
             try:
                 self._table = read_users(self._path)
             except InvalidArguments as error:
                 _RELOADS.labels("error").inc()
-                _log.error("the changed user file cannot be used; the users of before stay", error=error)
+                _log.error("the changed user file cannot be used; the previous users stay in effect", error=error)
             else:
                 _RELOADS.labels("ok").inc()
-                _log.info("users were read anew", path=self._path, users=len(self._table.users))
+                _log.info("the user file was reloaded", path=self._path, users=len(self._table.users))
 
     def _look(self) -> tuple[int, ...] | None:
         """Identifies a state of the file; None if it does not exist."""

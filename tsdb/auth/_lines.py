@@ -52,12 +52,12 @@ def parse_user(item: str) -> UserLine:
     name, colon, mode = said.strip().partition(":")
     name, secret = name.strip(), secret.strip()
     if not name or len(name) > NAME_CHARS_MAX:
-        raise InvalidArguments(f"the name of the user has between 1 and {NAME_CHARS_MAX} characters")
+        raise InvalidArguments(f"the name of the user must have between 1 and {NAME_CHARS_MAX} characters")
     if not secret:
         raise InvalidArguments(f"the password of {name} is empty")
     access = MODES.get(mode.strip().lower()) if colon else Access.ALL
     if access is None:
-        raise InvalidArguments(f"the mode of {name} is none of rw, ro and wo")
+        raise InvalidArguments(f"the mode of {name} is not one of rw, ro and wo")
     try:
         return UserLine(name, access, parse_secret(secret))
     except InvalidArguments as error:
@@ -73,7 +73,7 @@ def parse_items(text: str) -> list[UserLine]:
         except InvalidArguments as error:
             raise InvalidArguments(f"user {number}: {error}") from None
         if user.name in users:
-            raise InvalidArguments(f"user {number}: {user.name} is there twice")
+            raise InvalidArguments(f"user {number}: {user.name} is listed twice")
         users[user.name] = user
     return list(users.values())
 

@@ -49,7 +49,7 @@ def _open(text: str, clock: Clock | None) -> Authenticator:
         return Authenticator(WatchedFile(Path(rest)), clock=clock, key=_key_of(text))
     if name == CATALOG:
         return CatalogAuthenticator(_parse_users(rest, CATALOG) if rest else UserTable({}), clock=clock)
-    raise InvalidArguments("there is no such provider of users", hint=f"use {_FORMS}")
+    raise InvalidArguments("unknown user provider", hint=f"use {_FORMS}")
 
 
 def _parse_users(rest: str, provider: str) -> UserTable:
@@ -107,6 +107,6 @@ class CatalogAuthenticator(Authenticator):
         self._decoy_key = store.decoy_key()
         if not self._users.has_admin:
             raise StartError(
-                "user_provider: there is no user yet who administrates",
+                "user_provider: there is no administrator yet",
                 hint=f"start with {CATALOG}:cmd:<user>=<password> and create users with CREATE USER",
             )

@@ -198,7 +198,7 @@ def parse_secret(text: str) -> Secret:
 
 def _parse_plain(text: str) -> Secret:
     if not text:
-        raise InvalidArguments("the password behind plain: is empty")
+        raise InvalidArguments("the password after plain: is empty")
     return PlainSecret(text.encode("utf-8"))
 
 
@@ -234,14 +234,14 @@ _FORMS = {
 
 def _iterations(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= ITERATIONS_MAX):
-        raise InvalidArguments(f"the number of iterations is between 1 and {ITERATIONS_MAX}")
+        raise InvalidArguments(f"the number of iterations must be between 1 and {ITERATIONS_MAX}")
     return int(text)
 
 
 def _salt(text: str) -> bytes:
     salt = _hex(text, None, "the salt")
     if not salt or len(salt) > _SALT_BYTES_MAX:
-        raise InvalidArguments(f"the salt has between 1 and {_SALT_BYTES_MAX} bytes")
+        raise InvalidArguments(f"the salt must have between 1 and {_SALT_BYTES_MAX} bytes")
     return salt
 
 
@@ -249,7 +249,7 @@ def _hex(text: str, length: int | None, what: str) -> bytes:
     try:
         found = bytes.fromhex(text)
     except ValueError:
-        raise InvalidArguments(f"{what} is not in hexadecimal digits") from None
+        raise InvalidArguments(f"{what} is not hexadecimal") from None
     if length is not None and len(found) != length:
         raise InvalidArguments(f"{what} has {len(found)} bytes, expected {length}")
     return found

@@ -120,7 +120,7 @@ class UserStore:
             if found is not None:
                 return found
             self._kv.transact([Absent(DECOY_KEY)], [PutKey(DECOY_KEY, secrets.token_hex(32).encode())])
-        raise KvConflict("the key of authentication cannot be made", hint="try again later")
+        raise KvConflict("the authentication key cannot be created", hint="try again later")
 
     def create(self, name: str, secret: StoredSecret, *, is_admin: bool = False) -> None:
         """Make a user without rights; UserExists if there is one of that name."""
@@ -222,9 +222,9 @@ def _table_of(users: Mapping[str, StoredUser], before: UserTable | None = None) 
 
 def _check_name(name: str) -> None:
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
-        raise InvalidArguments(f"the name of a user has between 1 and {NAME_CHARS_MAX} printable characters")
+        raise InvalidArguments(f"the name of a user must have between 1 and {NAME_CHARS_MAX} printable characters")
     if ":" in name or "=" in name:
-        raise InvalidArguments("the name of a user has neither : nor =", user=name)
+        raise InvalidArguments("the name of a user must not contain : or =", user=name)
 
 
 def _key(name: str) -> str:

@@ -28,7 +28,7 @@ ENTRIES_MAX = 10_000
 USER_CHARS_MAX = 128
 """Of the name of a user, for the table: names come from outside."""
 
-_TRACKED = gauge("tsdb_auth_failing_clients", "Pairs of an address and a user with failed logins of late.")
+_TRACKED = gauge("tsdb_auth_failing_clients", "Pairs of address and user with recent failed logins; at most 10,000.")
 
 
 @dataclass(slots=True)

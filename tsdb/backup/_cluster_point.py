@@ -135,13 +135,13 @@ def _check_terms(roll: PastRoll, log: PastLog, known: NodePosition | None, node:
         is_first = known is not None and term == known.term
         if term in roll.local_terms:
             raise RestoreRefused(
-                f'datanode {node} was started{since} with wal.shared.acknowledge = "local": rows may have been'
-                " acknowledged that its shared log does not have",
+                f'datanode {node} was started{since} with wal.shared.acknowledge = "local": acknowledged'
+                " rows may be missing in its shared log",
                 hint="choose a time before that, or take another backup",
             )
         if is_first and known is not None and not known.is_kept:
             raise RestoreRefused(
-                f"datanode {node} did not answer when the backup was taken, and went on without a restart",
+                f"datanode {node} did not answer when the backup was taken, and continued without a restart",
                 hint="take another backup, or restore this one without --to-time",
             )
         if not is_first and term not in roll.based_terms:
@@ -154,7 +154,7 @@ def _check_terms(roll: PastRoll, log: PastLog, known: NodePosition | None, node:
 
 def _not_in_order(missing: TimedCatalog, last: TimedCatalog) -> RestoreRefused:
     return RestoreRefused(
-        f"by the clocks of the datanodes, a change of tables was noted at {format_time(missing.logged_ns)} on datanode"
+        f"by the clocks of the datanodes, a schema change was recorded at {format_time(missing.logged_ns)} on datanode"
         f" {missing.node}, and a later one at {format_time(last.logged_ns)} on datanode {last.node}",
         hint=f"the clocks differ: choose a time up to {format_time(last.logged_ns)}, or from"
         f" {format_time(missing.logged_ns + 1)} on",

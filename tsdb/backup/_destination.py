@@ -81,7 +81,7 @@ class DestinationPlaces:
             if "://" in text and text.startswith(f"{place}/"):
                 return self._inside(storage, text[len(place) + 1 :], creates=creates)
         if "://" in text:
-            raise InvalidArguments(f"{text!r} is in no configured storage", hint=self._hint())
+            raise InvalidArguments(f"{text!r} is not in a configured storage", hint=self._hint())
         return self._directory(text, creates=creates)
 
     def _named(self, name: str, path: str, *, creates: bool) -> Repository:

@@ -85,7 +85,7 @@ def parse_summary(content: bytes, *, path: str) -> BackupSummary:
             cluster_log=None if cluster_log is None else parse_cluster_position(cluster_log),
         )
     except _UNREADABLE as error:
-        raise BackupDamaged(path, f"it cannot be understood: {error!r}") from error
+        raise BackupDamaged(path, f"it cannot be parsed: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,6 @@ def parse_content(pieces: Iterable[bytes], *, path: str) -> Iterator[ContentItem
             try:
                 yield parse_item(line)
             except _UNREADABLE as error:
-                raise BackupDamaged(path, f"line {number} cannot be understood: {error!r}") from error
+                raise BackupDamaged(path, f"line {number} cannot be parsed: {error!r}") from error
     if rest:
         raise BackupDamaged(path, f"it ends within line {number + 1}")

@@ -87,7 +87,7 @@ class RepositoryLock:
                 raise RepositoryInUse(
                     f"a {found['purpose']} of {found['owner']} is using the destination",
                     place=self._repository.place,
-                    hint=f"wait for its end; a lock that is not renewed for {EXPIRY} is void",
+                    hint=f"wait until it ends; a lock that is not renewed for {EXPIRY} is void",
                 )
             _log.warning("an expired lock of a destination is taken over", owner=found["owner"], age_ms=age_ms)
         self._repository.store.put(self._path, self._content())

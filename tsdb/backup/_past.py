@@ -64,8 +64,8 @@ def exactly_timed(roll: PastRoll) -> Iterator[None]:
     except UnknownTime as unknown:
         of = f"datanode {roll.node}" if roll.is_member else "the server"
         raise RestoreRefused(
-            f"{unknown.what} between {format_time(unknown.after_ns)} and {format_time(unknown.before_ns)}, and when"
-            f" exactly is not known: {of} was restarted",
+            f"{unknown.what} between {format_time(unknown.after_ns)} and {format_time(unknown.before_ns)}, at an"
+            f" unknown time: {of} was restarted",
             hint=f"choose a time up to {format_time(unknown.after_ns)}, or from"
             f" {format_time(unknown.before_ns + NS_PER_MS)} on",
         ) from unknown

@@ -57,7 +57,7 @@ class PointInTime:
         except LogHole as hole:
             raise RestoreRefused(
                 f"the shared log changed while it was read: {hole}",
-                hint="wal.shared.retention was over for it; restore a later backup into another place",
+                hint="its wal.shared.retention has passed; restore a later backup to another place",
             ) from hole
 
 
@@ -122,7 +122,7 @@ def _define(past: KnownPast, region_id: RegionId, table: str) -> PlacedRegion:
         ) from None
     if placed.manifest["options"].get("skip_wal"):
         raise RestoreRefused(
-            f"table {table} has skip_wal = true: rows that came after the backup are not in the log",
+            f"table {table} has skip_wal = true: rows written after the backup are not in the log",
             hint="restore the other tables with --table, or this one without --to-time",
         )
     return placed
@@ -133,7 +133,7 @@ def _check_repeatable(past: KnownPast, region_id: RegionId, table: str) -> None:
         if mark.region_id == region_id:
             raise RestoreRefused(
                 f"{mark.what} in table {table} after the backup and before {format_time(past.to_ns)},"
-                " and that cannot be repeated",
+                " which cannot be replayed",
                 hint="choose a time before that or a later backup, or restore the other tables with --table",
             )
 

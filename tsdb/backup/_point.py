@@ -94,7 +94,7 @@ def plan_own_point(
         )
         if node_log is None or node_log.place != place or not is_own:
             raise RestoreRefused(
-                f"the log of backup {summary.name} is in {place}, and is not the one of this server",
+                f"the log of backup {summary.name} is in {place}, which is not the log of this server",
                 hint="tsdb restore --to-time reads any log",
             )
         return node_log.read_past()
@@ -174,12 +174,12 @@ def _check_terms(roll: PastRoll, log: PastLog, position: LogPosition, to_ns: int
         if term > last_read and roll.is_over:
             raise RestoreRefused(
                 f"the clock of the server went back before it was started at"
-                f" {format_time(opening.opened_ms * NS_PER_MS)}: {format_time(to_ns)} was twice",
+                f" {format_time(opening.opened_ms * NS_PER_MS)}: {format_time(to_ns)} occurred twice",
                 hint="choose a time before that, or after the first of both",
             )
         if term not in roll.based_terms and (term <= last_read or term == log.terms[-1]):
             raise RestoreRefused(
                 f"the server was started at {format_time(opening.opened_ms * NS_PER_MS)} without"
-                " wal.shared.retention: changes of tables since then are not known",
+                " wal.shared.retention: schema changes since then are unknown",
                 hint="choose a time before that, or take another backup",
             )

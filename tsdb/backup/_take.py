@@ -85,7 +85,7 @@ def _check_new(repository: Repository, name: str) -> None:
         return
     except BackupDamaged:
         pass
-    raise InvalidArguments(f"there is a backup {name!r} already", place=repository.place, hint="choose another name")
+    raise InvalidArguments(f"a backup {name!r} already exists", place=repository.place, hint="choose another name")
 
 
 def _sweep(repository: Repository) -> None:

@@ -176,7 +176,7 @@ class Catalog(DatabaseChanges, TableCreation, TableTruncation):
             if self._placement is None:
                 raise
             # A node that cannot be reached, or holds what nobody expects, must not keep others from being served.
-            _log.warning("the creation of a table is not undone yet", table=table.full_name, error=error)
+            _log.warning("the creation of a table is not rolled back yet", table=table.full_name, error=error)
             return
         # Between starts it is unknown whether a region that is not open left something on disk. Another node opens
         # at its start all regions that are placed there, also those of tables that were never published.
@@ -196,4 +196,4 @@ class Catalog(DatabaseChanges, TableCreation, TableTruncation):
         try:
             self._apply_alter(intent, has_steps=True)
         except TsdbError as error:
-            _log.warning("a change of a table is not finished yet", table=intent.old.full_name, error=error)
+            _log.warning("a change of a table is not complete yet", table=intent.old.full_name, error=error)

@@ -31,7 +31,7 @@ class CatalogChange:
     def from_json(cls, value: Any) -> CatalogChange:
         if not isinstance(value, dict) or value.get("kind") not in _KINDS:
             kind = value.get("kind") if isinstance(value, dict) else value
-            raise InvalidArguments(f"there is no change of the catalog called {kind!r}")
+            raise InvalidArguments(f"unknown catalog change {kind!r}")
         return cls(value["kind"], {key: each for key, each in value.items() if key != "kind"})
 
     @property

@@ -77,4 +77,4 @@ def change_from_json(value: dict[str, Any]) -> SchemaChange:
             change = WidenColumn if kind == "widen" else RetypeColumn
             return change(column.name, column.type)
         case unknown:
-            raise ValueError(f"there is no change of a schema called {unknown!r}")
+            raise ValueError(f"unknown schema change {unknown!r}")

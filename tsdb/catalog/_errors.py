@@ -6,7 +6,7 @@ TableNotFound             there is no such table, or view
 TableAlreadyExists        the name is taken by another table, or by a view
 PhysicalTableInUse        logical tables are on a physical one
 CatalogOutdated           the description was changed meanwhile: read it again and try again
-CatalogCorrupted          a key holds what cannot be understood: restore the metadata
+CatalogCorrupted          a key holds what cannot be parsed: restore the metadata
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CatalogOutdated(TsdbError):
 
 
 class CatalogCorrupted(TsdbError):
-    """A key of the metadata holds what cannot be understood."""
+    """A key of the metadata holds what cannot be parsed."""
 
     status = Status.STORAGE_UNAVAILABLE
 

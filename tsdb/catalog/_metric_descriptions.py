@@ -36,8 +36,11 @@ VARIANTS_MAX = 4
 CHANGES_MAX = 64
 """How often the description of one metric changes in the life of a process."""
 
-_DESCRIBED = gauge("tsdb_metric_descriptions", "Metrics whose type, unit and help are kept.")
-_REFUSED = counter("tsdb_metric_descriptions_refused_total", "Descriptions of metrics that were not kept.")
+_DESCRIBED = gauge("tsdb_metric_descriptions", "Metrics with stored metadata (type, unit, help); at most 100,000.")
+_REFUSED = counter(
+    "tsdb_metric_descriptions_refused_total",
+    "Metric metadata that was not stored, because of the limit or because it changes too often.",
+)
 _log = get_logger("tsdb.catalog")
 
 Variants: TypeAlias = tuple[MetricDescription, ...]
@@ -150,7 +153,7 @@ class MetricDescriptions:
         _REFUSED.inc()
         if not self._is_full:
             self._is_full = True
-            _log.warning("some metrics stay undescribed: there is a bound for their number and texts", metric=metric)
+            _log.warning("the metadata of some metrics is not stored: its number and size are limited", metric=metric)
         return False
 
     def _loaded(self) -> dict[str, dict[str, Variants]]:

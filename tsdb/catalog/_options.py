@@ -3,7 +3,7 @@
     ttl, compaction.*     are looked up: the table's own value, else the database's, at each use
     everything else       is copied into a table when it is created
 
-Values are in the form in which the database layer accepted them; whatever cannot be understood is still refused here,
+Values are in the form in which the database layer accepted them; whatever cannot be parsed is still refused here,
 because the metadata may have been written by another version.
 """
 
@@ -125,7 +125,7 @@ def _parse_memtable_type(text: str) -> MemtableKind:
 
 def _parse_flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
+        raise ValueError(f"{text!r} is not true or false")
     return text.lower() == "true"
 
 

@@ -56,7 +56,7 @@ def plan_table(draft: TableInfo, table_id: int, *, created_ms: int) -> TableInfo
         try:
             table.first_region_schema()
         except (ValueError, KeyError) as error:
-            raise InvalidArguments(f"the columns do not make a table: {error}", table=table.full_name) from error
+            raise InvalidArguments(f"invalid table columns: {error}", table=table.full_name) from error
     return table
 
 

@@ -80,7 +80,7 @@ def _refuse_lost(directories: list[str]) -> None:
     shown = ", ".join(directories[:LOST_SHOWN_MAX]) + (", …" if len(directories) > LOST_SHOWN_MAX else "")
     raise StartError(
         f"the metadata has no tables for {len(directories)} directories with data: {shown}",
-        hint="metadata.sqlite or metadata.sqlite-wal was removed, cut short or replaced: restore both from a backup, or"
+        hint="metadata.sqlite or metadata.sqlite-wal was removed, truncated or replaced: restore both from a backup, or"
         " move these directories out of the data directory to start without their rows",
     )
 

@@ -81,7 +81,7 @@ class RegionSteps:
                 self._wait(self._regions.alter(region_id, list(changes)), region_id, self._deadline())
             elif version != new.schema_version:
                 raise RegionSchemaMismatch(
-                    f"a region has version {version} of the schema and cannot come to {new.schema_version}",
+                    f"a region has schema version {version} and cannot be changed to {new.schema_version}",
                     table=new.full_name,
                     region_id=region_id,
                 )

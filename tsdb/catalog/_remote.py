@@ -97,7 +97,7 @@ class RemoteCatalog(CatalogReader):
             self._mirror.wait_for(made.revision, CATCH_UP_SECONDS)
         except DeadlineExceeded as error:
             # It was made or refused all the same, and is seen here later.
-            _log.warning("a change of the catalog is not seen yet", kind=change.kind, error=error)
+            _log.warning("a catalog change is not visible yet", kind=change.kind, error=error)
         if made.error is not None:
             raise made.error
         return made.result
@@ -151,5 +151,5 @@ def _read(key: str, value: bytes, make: Callable[[Any], T]) -> T | None:
     try:
         return decode(key, value, make)
     except CatalogCorrupted as error:
-        _log.error("a part of the metadata cannot be read and is left out", error=error)
+        _log.error("a metadata key cannot be read and is skipped", error=error)
         return None

@@ -67,10 +67,10 @@ class TableTruncation(CatalogWriter):
             except TsdbError as error:
                 problem = error
         if problem is not None and self._placement is not None:
-            _log.warning("a truncation is not finished yet", table=table.full_name, error=problem)
+            _log.warning("a truncation is not complete yet", table=table.full_name, error=problem)
             return
         _log.error(
-            "a truncation that was interrupted is given up",
+            "an interrupted truncation is abandoned",
             table=table.full_name,
             error=problem,
             hint="truncate the table again",

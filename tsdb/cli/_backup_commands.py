@@ -24,14 +24,15 @@ _BACKUP_EPILOG = """\b
 Examples:
   tsdb backup --to nightly                             into {data_home}/backup/nightly of the server
   tsdb backup --to cold:nightly                        into the storage `cold` of [[storage.providers]]
-  tsdb backup --to s3://bucket/root/nightly            the same, by its place
+  tsdb backup --to s3://bucket/root/nightly            the same, by its URL
   tsdb backup list --from /var/lib/tsdb/backup/nightly
   tsdb backup verify --from cold:nightly -c tsdb.toml
   tsdb backup prune --from cold:nightly -c tsdb.toml --keep 7
 
 \b
-The server makes the backup while it serves: everything acknowledged before is in it. Only files that the
-destination lacks are copied. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the server cannot be reached.
+The server makes the backup while it keeps serving. The backup contains everything acknowledged before it
+started. Only files that are not in the destination yet are copied.
+Exit codes: 0 success, 1 failure, 2 invalid usage, 3 the server cannot be reached.
 """
 _RESTORE_EPILOG = """\b
 Examples:
@@ -42,9 +43,9 @@ Examples:
   tsdb restore --from default:nightly -c datanode.toml --store-addrs 10.0.0.1:2379 --datanodes 1,2,3
 
 \b
-The place must be empty. A restore that was interrupted is continued by the same command; until it is
-complete, no server starts there. Then start the server with the same configuration. With --store-addrs a
-cluster is restored: its storage and its metadata in etcd. Then start its components.
+The target must be empty. To continue an interrupted restore, run the same command again; until it is
+complete, no server starts there. Then start the server with the same configuration. --store-addrs restores
+a cluster: its storage and its metadata in etcd. Then start its components.
 """
 
 
@@ -61,9 +62,9 @@ _from = _backup(
     "place",
     metavar="PLACE",
     required=True,
-    help="Where the backups are: a directory, NAME:PATH in a configured storage, or its URL.",
+    help="Location of the backups: a directory, NAME:PATH in a configured storage, or its URL.",
 )
-_quiet = _backup("-q", "--quiet", is_flag=True, help="Print no progress.")
+_quiet = _backup("-q", "--quiet", is_flag=True, help="Do not print progress.")
 
 
 def _configured(function: Callable[..., None]) -> Callable[..., None]:
@@ -127,11 +128,11 @@ class _BackupGroup(GroupedCommand, click.Group):
     invoke_without_command=True,
     context_settings=CONTEXT,
     epilog=_BACKUP_EPILOG,
-    help="Let a running server back up everything it has; or list, verify and prune backups.",
+    help="Back up a running server or cluster, or list, verify and prune backups.",
 )
-@_backup("--to", "destination", metavar="PLACE", help="Where to, as the server sees it.")
-@_backup("--name", metavar="NAME", help="Name of the backup.  [default: its time]")
-@_backup("--skip-damaged", is_flag=True, help="Leave out regions and files that are damaged, instead of failing.")
+@_backup("--to", "destination", metavar="PLACE", help="Destination, as seen by the server.")
+@_backup("--name", metavar="NAME", help="Name of the backup.  [default: its start time]")
+@_backup("--skip-damaged", is_flag=True, help="Skip damaged regions and files instead of failing.")
 @_quiet
 @connection_options
 @click.pass_context
@@ -149,7 +150,7 @@ def backup_command(
             raise click.UsageError(f"--to is not for {context.invoked_subcommand}")
         return
     if destination is None:
-        raise click.UsageError("say where to with --to, or use a subcommand: list, verify, prune")
+        raise click.UsageError("name a destination with --to, or use a subcommand: list, verify, prune")
     with quick_imports():
         from tsdb.cli.backups import OnlineBackup, run_backup
 
@@ -157,7 +158,7 @@ def backup_command(
 
 
 @backup_command.command(
-    "list", cls=GroupedCommand, context_settings=CONTEXT, help="List the backups of a place, the oldest first."
+    "list", cls=GroupedCommand, context_settings=CONTEXT, help="List the backups in a destination, oldest first."
 )
 @_from
 @_configured
@@ -172,7 +173,7 @@ def _list(place: str, config: StandaloneConfig | DatanodeConfig) -> None:
     "verify",
     cls=GroupedCommand,
     context_settings=CONTEXT,
-    help="Read all files of the backups of a place and compare them with their checksums.",
+    help="Read all files of backups and compare them with their checksums.",
 )
 @_from
 @_backup("--backup", "name", metavar="NAME", help="One backup, or latest.  [default: all]")
@@ -189,10 +190,10 @@ def _verify(place: str, name: str | None, quiet: bool, config: StandaloneConfig 
     "prune",
     cls=GroupedCommand,
     context_settings=CONTEXT,
-    help="Delete old backups, and the files that no other backup needs.",
+    help="Delete old backups and the files that only they use.",
 )
 @_from
-@_backup("--keep", metavar="N", type=click.IntRange(min=1), required=True, help="How many of the newest to keep.")
+@_backup("--keep", metavar="N", type=click.IntRange(min=1), required=True, help="Number of the newest backups to keep.")
 @_configured
 def _prune(place: str, keep: int, config: StandaloneConfig | DatanodeConfig) -> None:
     with quick_imports():
@@ -206,30 +207,30 @@ def _prune(place: str, keep: int, config: StandaloneConfig | DatanodeConfig) -> 
     cls=GroupedCommand,
     context_settings=CONTEXT,
     epilog=_RESTORE_EPILOG,
-    help="Restore a backup to where a server that is not running will find it.",
+    help="Restore a backup into a data directory or a cluster that is not running.",
 )
 @_from
-@_backup("--backup", "name", metavar="NAME", default="latest", show_default=True, help="Which backup.")
+@_backup("--backup", "name", metavar="NAME", default="latest", show_default=True, help="Name of the backup.")
 @_backup(
     "--table",
     "tables",
     metavar="DB.TABLE",
     multiple=True,
-    help="Restore only this table; DB.* are all of a database. Can be repeated.  [default: everything]",
+    help="Restore only this table; DB.* means all tables of a database. Can be repeated.  [default: everything]",
 )
 @_backup(
     "--to-time",
     metavar="TIME",
-    help="Restore what was acknowledged before this time, from the newest backup before it and the shared log: "
-    "2026-11-18T10:00:00Z.",
+    help="Point-in-time recovery: restore everything acknowledged before this time, such as 2026-11-18T10:00:00Z, "
+    "from the newest backup before it and the shared log.",
 )
 @_backup(
     "--log-from",
     metavar="PLACE",
-    help="Where the shared log is, for --to-time: a directory or a storage.  [default: where it was]",
+    help="Location of the shared log, for --to-time: a directory or a storage.  [default: its original location]",
 )
 @_cluster("--store-addrs", metavar="HOST:PORT,…", help="Restore a cluster: the addresses of its etcd.")
-@_cluster("--datanodes", metavar="ID,…", help="The node ids of the datanodes that will have the tables.")
+@_cluster("--datanodes", metavar="ID,…", help="Node ids of the datanodes that get the tables.")
 @_quiet
 @_configured
 def restore_command(
@@ -244,7 +245,7 @@ def restore_command(
     config: StandaloneConfig | DatanodeConfig,
 ) -> None:
     if log_from is not None and to_time is None:
-        raise click.UsageError("--log-from is of use only with --to-time")
+        raise click.UsageError("--log-from requires --to-time")
     if (store_addrs is None) != (datanodes is None):
         raise click.UsageError("a cluster is restored with both --store-addrs and --datanodes")
     with quick_imports():
@@ -259,7 +260,7 @@ def restore_command(
 def _node_ids(text: str) -> tuple[int, ...]:
     found = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdigit() for each in found) or len(set(found)) < len(found):
-        raise click.UsageError(f"--datanodes {text!r} is no list of different node ids, such as 1,2,3")
+        raise click.UsageError(f"--datanodes {text!r} is not a list of distinct node ids such as 1,2,3")
     return tuple(int(each) for each in found)
 
 

@@ -22,16 +22,16 @@ _FORMATS = ("table", "vertical", "csv", "json", "arrow")
 _CLI_EPILOG = """\b
 Examples:
   tsdb cli                                             a shell; \\? lists its commands
-  tsdb cli -e "SELECT count(*) FROM cpu"               run a statement and end
+  tsdb cli -e "SELECT count(*) FROM cpu"               run a statement and exit
   tsdb cli --format csv -e "SELECT * FROM cpu" > cpu.csv
   tsdb cli < script.sql                                run the statements of a file
   tsdb cli --promql -e "rate(requests_total[5m])"      PromQL
   tsdb cli --url https://db.example:4000 -u ann -p     log in, asking for the password
 
 \b
-Exit codes: 0 everything ran, 1 a statement failed, 2 wrong usage, 3 the server cannot be reached or
-refused the login. Errors go to the standard error. The history of the shell is in
-$XDG_STATE_HOME/tsdb/history (~/.local/state/tsdb/history); NO_COLOR turns colours off.
+Exit codes: 0 all statements ran, 1 a statement failed, 2 invalid usage, 3 the server cannot be reached or
+refused the login. Errors go to standard error. The history of the shell is in
+$XDG_STATE_HOME/tsdb/history (~/.local/state/tsdb/history). NO_COLOR turns colours off.
 """
 
 
@@ -52,7 +52,7 @@ def _shell_option(*names: str, **settings: object) -> Callable[[Callable[..., No
     "texts",
     metavar="TEXT",
     multiple=True,
-    help="Run these statements, separated by ;, and end. Can be repeated.",
+    help="Run these statements, separated by ;, and exit. Can be repeated.",
 )
 @_shell_option(
     "--format",
@@ -60,13 +60,13 @@ def _shell_option(*names: str, **settings: object) -> Callable[[Callable[..., No
     type=click.Choice(_FORMATS),
     default="table",
     show_default=True,
-    help="Format of results; json is one object per line.",
+    help="Output format; json is one object per line.",
 )
 @_shell_option("--promql", is_flag=True, help="Read PromQL instead of SQL.")
 @_shell_option(
     "--time-zone",
     metavar="ZONE",
-    help="Zone of times in statements and results, such as Europe/Berlin or +08:00.  [default: that of the server]",
+    help="Time zone of statements and results, such as Europe/Berlin or +08:00.  [default: that of the server]",
 )
 @_shell_option("--timing", is_flag=True, help="Show how long statements take.")
 @_shell_option("--keep-going", is_flag=True, help="Continue after a statement that failed; the exit code is still 1.")

@@ -33,7 +33,7 @@ Examples:
 
 \b
 Once it runs:
-  tsdb demo                                          load data to try things on
+  tsdb demo                                          load sample data
   tsdb cli                                           a shell for SQL and PromQL
   curl http://127.0.0.1:4000/v1/sql -d "sql=SELECT 1"
   curl http://127.0.0.1:4000/v1/influxdb/write --data-binary "cpu,host=a usage=0.5"
@@ -41,7 +41,7 @@ Once it runs:
   mysql -h 127.0.0.1 -P 4002 -u me public
 
 \b
-Documentation: README.md and docs/ in the source tree; docs/getting-started.md is a first tour,
+Documentation: README.md and docs/ in the source tree. Begin with docs/getting-started.md;
 docs/configuration.md lists all options and keys.
 """
 _START_EPILOGS = {
@@ -52,8 +52,8 @@ Examples:
   TSDB_STANDALONE__HTTP__ADDR=0.0.0.0:4000 tsdb standalone start --data-home /var/lib/tsdb
 
 \b
-Options take precedence over the file, the file over environment variables, those over defaults.
-`tsdb standalone config` takes the same options and shows the result.
+Precedence: options, the configuration file, environment variables, defaults.
+`tsdb standalone config` takes the same options and shows the effective configuration.
 """
 }
 

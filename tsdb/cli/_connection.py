@@ -46,8 +46,7 @@ _OPTIONS = (
         is_flag=False,
         flag_value=_ASK,
         envvar="TSDB_PASSWORD",
-        help="Password; without a value, and if there is a user but no password, it is asked for.  "
-        "[env: TSDB_PASSWORD]",
+        help="Password. Without a value, or with a user but no password, it is prompted for.  [env: TSDB_PASSWORD]",
     ),
     _option(
         "-d",
@@ -57,16 +56,16 @@ _OPTIONS = (
         default=DEFAULT_DATABASE,
         help="Database.  [env: TSDB_DATABASE; default: public]",
     ),
-    _option("--ca-file", metavar="FILE", help="Certificates of authorities that may have signed the server's (PEM)."),
-    _option("--cert-file", metavar="FILE", help="Certificate of this client (PEM)."),
-    _option("--key-file", metavar="FILE", help="Key of this client (PEM)."),
-    _option("--insecure", is_flag=True, help="Do not check the certificate of the server."),
+    _option("--ca-file", metavar="FILE", help="CA certificates to verify the server with (PEM)."),
+    _option("--cert-file", metavar="FILE", help="Client certificate (PEM)."),
+    _option("--key-file", metavar="FILE", help="Key of the client certificate (PEM)."),
+    _option("--insecure", is_flag=True, help="Do not verify the certificate of the server."),
     _option(
         "--timeout",
         metavar="DURATION",
         help="Timeout of each statement or request, such as 30s or 5m; 0 for none.  [default: that of the server]",
     ),
-    _option("--connect-timeout", metavar="DURATION", default="10s", show_default=True, help="Timeout of connecting."),
+    _option("--connect-timeout", metavar="DURATION", default="10s", show_default=True, help="Connection timeout."),
 )
 
 

@@ -22,7 +22,7 @@ Examples:
   tsdb import cpu.csv --tags host                              into the table cpu, which is created
   tsdb import data.csv --table cpu --time-column t --time-format ms --types "usage:double"
   tsdb import cpu.parquet more.parquet --table cpu --tags host
-  tsdb import metrics.lp --precision s                         line protocol; it names its tables
+  tsdb import metrics.lp --precision s                         line protocol, which names its tables
   tsdb import samples.om                                       OpenMetrics; .prom for Prometheus text
   tsdb import export.jsonl --format victoria                   /api/v1/export of VictoriaMetrics
   cat rows.jsonl | tsdb import - --format jsonl --table events --tags id
@@ -30,8 +30,8 @@ Examples:
   tsdb import --from-victoriametrics http://victoria:8428 --match '{job="node"}'
 
 \b
-Interrupted? Run the same command again: it continues where everything was acknowledged. Rows after
-that are written again; a row with the same tags and time replaces itself. docs/import-export.md has the details.
+To continue an interrupted import, run the same command again. Rows that were not acknowledged are written
+again; a row with the same tags and time replaces itself. See docs/import-export.md.
 """
 _EXPORT_EPILOG = """\b
 Examples:
@@ -41,7 +41,7 @@ Examples:
   tsdb export cpu -o cpu.lp                                    line protocol
 
 \b
-A file appears under its name when it is complete.
+The file appears under its name when it is complete.
 """
 
 
@@ -65,28 +65,28 @@ def _names(text: str | None) -> tuple[str, ...]:
     context_settings=CONTEXT,
     epilog=_IMPORT_EPILOG,
     help="Import files, or the data of a running Prometheus or VictoriaMetrics, into a running server. "
-    "Files that end with .gz are unpacked; - is the standard input.",
+    "Files that end with .gz are decompressed; - is standard input.",
 )
 @click.argument("sources", metavar="[FILE]...", nargs=-1)
 @_rows(
     "--format", "format_name", type=click.Choice(_IMPORT_FORMATS), help="Format.  [default: by the name of the file]"
 )
-@_rows("-t", "--table", metavar="NAME", help="Table of CSV, Parquet and JSON lines.  [default: the name of the file]")
+@_rows("-t", "--table", metavar="NAME", help="Table for CSV, Parquet and JSON Lines.  [default: the name of the file]")
 @_rows("--time-column", metavar="NAME", help="Column with the time.  [default: ts, time, timestamp or the first time]")
 @_rows(
     "--time-format",
     metavar="FORMAT",
     default="auto",
     show_default=True,
-    help="How times are written: auto is ISO 8601; s, ms, us, ns are numbers; others as for strptime.",
+    help="Format of times: auto for ISO 8601; s, ms, us or ns for numbers; otherwise a strptime format.",
 )
-@_rows("--time-zone", metavar="ZONE", default="UTC", show_default=True, help="Zone of times that do not name theirs.")
-@_rows("--tags", metavar="NAME,…", help="Columns that identify a series, for a table that is created.")
-@_rows("--types", metavar="NAME:TYPE,…", help="Types of columns, for a table that is created.  [default: by a sample]")
+@_rows("--time-zone", metavar="ZONE", default="UTC", show_default=True, help="Time zone of times without an offset.")
+@_rows("--tags", metavar="NAME,…", help="Columns that identify a series, if the table is created.")
+@_rows("--types", metavar="NAME:TYPE,…", help="Types of columns, if the table is created.  [default: inferred]")
 @_rows("--columns", metavar="NAME,…", help="Columns to import; with --no-header the names of all columns.")
 @_rows("--delimiter", metavar="CHAR", help="Delimiter of CSV.  [default: comma; tab for .tsv]")
-@_rows("--header/--no-header", default=True, help="Whether CSV begins with a line of names.  [default: it does]")
-@_rows("--null", "nulls", metavar="TEXT", multiple=True, help="A text of CSV that means NULL, besides nothing.")
+@_rows("--header/--no-header", default=True, help="Whether CSV has a header line.  [default: --header]")
+@_rows("--null", "nulls", metavar="TEXT", multiple=True, help="A text that means NULL in CSV, in addition to empty.")
 @_rows(
     "--precision",
     type=click.Choice(("ns", "us", "ms", "s")),
@@ -99,27 +99,27 @@ def _names(text: str | None) -> tuple[str, ...]:
 @_source("--match", metavar="SELECTOR", help="Series to import, as a PromQL selector.  [default: all]")
 @_source("--start", metavar="TIME", help="First time, ISO 8601 or seconds.  [default: a day before the end]")
 @_source("--end", metavar="TIME", help="Last time.  [default: now]")
-@_source("--window", metavar="DURATION", default="6h", show_default=True, help="How much to ask for at a time.")
+@_source("--window", metavar="DURATION", default="6h", show_default=True, help="Time range of one request.")
 @_run(
     "--max-errors",
     metavar="N",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How many rows may be rejected before the import stops.",
+    help="Number of rows that may be rejected before the import stops.",
 )
-@_run("--in-flight", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests at a time.")
+@_run("--in-flight", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="Concurrent requests.")
 @_run(
     "--retry-for",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="How long to retry while the server is busy or away.",
+    help="How long to retry while the server is busy or unreachable.",
 )
 @_run("--state", metavar="FILE", help="State file.  [default: below $XDG_STATE_HOME/tsdb/imports]")
-@_run("--restart", is_flag=True, help="Begin at the start, even if a state fits.")
-@_run("--resume/--no-resume", default=True, help="Keep a state and continue from it.  [default: --resume]")
+@_run("--restart", is_flag=True, help="Start over, even if there is a state of an earlier run.")
+@_run("--resume/--no-resume", default=True, help="Keep a state file and continue from it.  [default: --resume]")
 @_run("-q", "--quiet", is_flag=True, help="Print errors only.")
 @connection_options
 def import_command(
@@ -165,19 +165,19 @@ def import_command(
     help="Export a table, or the result of a query, from a running server to a file.",
 )
 @click.argument("table", metavar="[TABLE]", required=False)
-@_what("-o", "--output", metavar="FILE", required=True, help="Where to; - is the standard output.")
+@_what("-o", "--output", metavar="FILE", required=True, help="Output file; - is standard output.")
 @_what("-q", "--query", metavar="SQL", help="Export the result of a query instead of a table.")
 @_what(
     "--format", "format_name", type=click.Choice(_EXPORT_FORMATS), help="Format.  [default: by the name of the file]"
 )
-@_what("--start", metavar="TIME", help="First time of a table that is exported, ISO 8601.")
-@_what("--end", metavar="TIME", help="Time before which a table is exported.")
+@_what("--start", metavar="TIME", help="First time to export from a table, ISO 8601.")
+@_what("--end", metavar="TIME", help="End of the time range to export from a table, exclusive.")
 @_what(
     "--time-zone",
     metavar="ZONE",
     default="UTC",
     show_default=True,
-    help="Zone of times in CSV and JSON lines, and of --start and --end.",
+    help="Time zone of CSV and JSON Lines, and of --start and --end.",
 )
 @_what("--measurement", metavar="NAME", help="Measurement of line protocol.  [default: the table]")
 @_what("--tags", metavar="NAME,…", help="Tags of line protocol, for a query; a table has its own.")

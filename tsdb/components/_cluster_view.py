@@ -143,7 +143,7 @@ class MetaCluster:
 def _why_down(node: dict[str, Any]) -> str:
     silent = f"datanode {node['node_id']} has not been heard of for {int(node['silent_seconds'])} s"
     if node.get("log") == LogKind.NONE:
-        return f"{silent}; rows are on its own disk only, so the region is down until it is back"
+        return f"{silent}; rows are only on its own disk, so the region is down until it is back"
     return silent
 
 

@@ -34,7 +34,9 @@ SELF_IMPORT_TABLES = NewTable(time_unit="ms", single_value=True)
 """How the tables of imported metrics look."""
 
 _EXPORTS = counter(
-    "tsdb_export_metrics_exports_total", "Exports of this process's metrics, by outcome.", labels=("outcome",)
+    "tsdb_export_metrics_exports_total",
+    "Exports of the process's own metrics; outcome is ok or error.",
+    labels=("outcome",),
 )
 _log = get_logger("tsdb.export_metrics")
 

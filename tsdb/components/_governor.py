@@ -38,8 +38,11 @@ WORKER_OWNERS = frozenset({"query_workers", "fast_workers"})
 _log = get_logger("tsdb.memory")
 
 _HELD = gauge("tsdb_memory_held_bytes", "Memory of the server and its worker processes together.")
-_LIMIT = gauge("tsdb_memory_limit_bytes", "The memory limit of the server and its worker processes together.")
-_STEPS = counter("tsdb_memory_limited_total", "How often the owners of memory were told to use less.")
+_LIMIT = gauge("tsdb_memory_limit_bytes", "memory.limit.")
+_STEPS = counter(
+    "tsdb_memory_limited_total",
+    "How often the parts of the server had to reduce their memory because the limit was near.",
+)
 
 
 class MemoryGovernor:

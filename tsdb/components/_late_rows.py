@@ -25,7 +25,9 @@ _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.5, 60.0
 _ANSWER_SECONDS_MAX = 120.0
 _REFRESH_SECONDS = 0.5
 
-_WAITING = gauge("tsdb_datanode_late_regions", "Regions of which this datanode has rows to hand in to other datanodes.")
+_WAITING = gauge(
+    "tsdb_datanode_late_regions", "Regions with late rows that this datanode still has to send to other datanodes."
+)
 _log = get_logger("tsdb.datanode")
 
 
@@ -88,14 +90,12 @@ class LateRowsSender:
                 self._hand_in(regions, region_id)
             except (TsdbError, TimeoutError, OSError) as error:
                 is_done = False
-                _log.warning(
-                    "rows of a region could not be handed in, that is tried again", region=region_id, error=error
-                )
+                _log.warning("late rows of a region could not be sent; retrying", region=region_id, error=error)
         return is_done
 
     def _hand_in(self, regions: RemoteRegions, region_id: RegionId) -> None:
         if self._meta.owner_of(region_id) is None:
-            _log.warning("rows are not handed in: their table is dropped", region=region_id)
+            _log.warning("late rows are discarded: their table was dropped", region=region_id)
             self._settle(region_id)
             return
         rows: dict[int, int] = {}
@@ -103,7 +103,7 @@ class LateRowsSender:
             rows[each.epoch] = each.rows
         self._meta.recovered(self._node_id, region_id, rows)
         self._settle(region_id)
-        _log.info("rows of a region were handed in", region=region_id, rows=sum(rows.values()))
+        _log.info("late rows of a region were sent", region=region_id, rows=sum(rows.values()))
 
     def _send(self, regions: RemoteRegions, region_id: RegionId) -> list[LateRows]:
         found: dict[int, LateRows] = {}

@@ -171,7 +171,7 @@ class ComponentProcess:
 
         def ask(name: str) -> None:
             if self._stop_asked.is_set():
-                _log.warning("a second signal: cancelling what is still running", signal=name)
+                _log.warning("second signal: cancelling running requests", signal=name)
                 app.interrupt_requests()
             else:
                 _log.info("stopping", signal=name, grace_seconds=GRACE_SECONDS)
@@ -239,7 +239,7 @@ class ComponentProcess:
         authenticator = open_authenticator(config.user_provider.get_secret_value())
         if not authenticator.is_enabled and not _is_local(config.http.addr.host):
             _log.warning(
-                "nobody has to log in, and the server can be reached from other machines", hint="user_provider"
+                "no login is required, and the server can be reached from other machines", hint="user_provider"
             )
         return authenticator
 

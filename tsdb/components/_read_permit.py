@@ -17,7 +17,9 @@ from tsdb.units import Duration
 WAIT_MAX = Duration.of_seconds(10)
 """How long a read may wait for a proof."""
 
-_PROOFS = counter("tsdb_datanode_ownership_proofs_total", "Proofs of ownership by which reads went on without a lease.")
+_PROOFS = counter(
+    "tsdb_datanode_ownership_proofs_total", "Proofs of ownership with which reads continued without a lease."
+)
 
 
 class ReadPermit:
@@ -43,11 +45,11 @@ class ReadPermit:
             wanted = self._begun + 1
             while self._proved < wanted:
                 if self._ended >= wanted:
-                    raise NodeUnavailable("it cannot prove that its regions are still its own", address=self._address)
+                    raise NodeUnavailable("it cannot prove that it still owns its regions", address=self._address)
                 if not self._is_proving:
                     self._make_proof()
                 elif not self._changed.wait(WAIT_MAX.seconds):
-                    raise NodeUnavailable("a proof that its regions are its own takes long", address=self._address)
+                    raise NodeUnavailable("proving the ownership of regions takes long", address=self._address)
 
     def _make_proof(self) -> None:
         """Prove, on this thread, for all who wait."""

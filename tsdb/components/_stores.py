@@ -144,7 +144,7 @@ def _check_places(storage: StorageBase) -> None:
         if place in seen:
             shown = place if settings is None else settings.place
             raise StartError(
-                f"storage {name}: {shown} is the place of storage {seen[place]} too", hint="choose another root"
+                f"storage {name}: {shown} is also the location of storage {seen[place]}", hint="choose another root"
             )
         seen[place] = name
 

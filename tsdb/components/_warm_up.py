@@ -53,7 +53,7 @@ def save_statements(queries: QueryEngine, directory: Path, unreached: Sequence[R
     try:
         replace_file(Files(), file, content.encode())
     except OSError as error:
-        _log.warning("the last queries are not written down", file=file, error=error)
+        _log.warning("the queries for the warm-up could not be saved", file=file, error=error)
 
 
 def load_statements(directory: Path) -> list[RecentStatement]:
@@ -67,7 +67,7 @@ def load_statements(directory: Path) -> list[RecentStatement]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, LookupError, TypeError) as error:
-        _log.warning("the last queries cannot be read", file=directory / STATEMENTS_FILE, error=error)
+        _log.warning("the queries for the warm-up cannot be read", file=directory / STATEMENTS_FILE, error=error)
         return []
 
 
@@ -85,7 +85,7 @@ def warm_up(answer: Rehearse, statements: Sequence[RecentStatement], *, seconds_
     thread = threading.Thread(target=_run_all, args=(answer, statements, done, left), name="tsdb-warm-up", daemon=True)
     thread.start()
     thread.join(seconds_max)
-    _log.debug("queries of before the restart were asked", statements=len(statements), done=len(done))
+    _log.debug("the warm-up is complete", statements=len(statements), done=len(done))
     return len(done)
 
 

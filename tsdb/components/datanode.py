@@ -134,7 +134,7 @@ class Datanode:
             try:
                 self._meta.leave(self._node)
             except TsdbError as error:
-                _log.warning("the metadata servers do not know that this node stops", error=error)
+                _log.warning("the metadata servers could not be told that this node stops", error=error)
         if self._late_rows is not None:
             self._late_rows.stop()
         self._meta.close()
@@ -167,7 +167,7 @@ class Datanode:
         self._engine.journal(())
         self._server.regions = self._engine
         for region_id, error in self._engine.refused.items():
-            _log.warning("a region that is placed here is not open", region=region_id, error=error)
+            _log.warning("a region that is assigned to this node is not open", region=region_id, error=error)
         self._hand_in(self._engine, registered)
         if self._engine.refused:
             threading.Thread(target=self._open_refused, args=(self._engine,), name="tsdb-open", daemon=True).start()
@@ -194,7 +194,7 @@ class Datanode:
                 openings = [each for each in self._register().regions if each.region_id in left]
                 found = engine.open_regions(openings)
             except TsdbError as error:
-                _log.warning("regions that are placed here could not be opened again", error=error)
+                _log.warning("regions that are assigned to this node could not be reopened", error=error)
                 continue
             left = {region_id for region_id, error in found.items() if error is not None}
 
@@ -218,7 +218,7 @@ class Datanode:
 
     def _open_again(self, reason: TsdbError) -> None:
         """Close everything, and open what is still placed here, as soon as the metadata servers can be reached."""
-        _log.warning("the log was taken over; the regions are opened again", reason=reason)
+        _log.warning("the log was taken over; reopening the regions", reason=reason)
         with self._reopening:
             if self._is_closing:
                 return
@@ -240,7 +240,7 @@ class Datanode:
                 if not self._is_closing:
                     self._open_engine(registered)
         except TsdbError as error:
-            _log.error("the regions could not be opened again, that is tried again", error=error)
+            _log.error("the regions could not be reopened; retrying", error=error)
             self.trouble = f"the regions could not be opened again: {error}"
             return False
         self.trouble = None
@@ -251,7 +251,7 @@ class Datanode:
         threading.Thread(target=self._close_regions, args=([region_id],), name="tsdb-close-region", daemon=True).start()
 
     def _give_way(self, error: NodeSuperseded) -> None:
-        _log.error("another process has the id of this node", error=error)
+        _log.error("another process uses the id of this node", error=error)
         self.trouble = str(error)
 
     # What metasrv asks
@@ -269,7 +269,7 @@ class Datanode:
             try:
                 assert engine is not None
                 engine.close_region(region_id, flush=False).result(_CLOSE_SECONDS_MAX)
-                _log.info("a region that is placed elsewhere was closed", region=region_id)
+                _log.info("a region that is assigned to another node was closed", region=region_id)
             except (TsdbError, TimeoutError) as error:
                 _log.warning("a region could not be closed", region=region_id, error=error)
 

@@ -64,7 +64,7 @@ def _store_at(config: StoringConfig, place: str) -> ObjectStore:
     if "://" not in place and Path(place).is_dir():
         return LocalStore(Path(place).absolute())
     raise InvalidArguments(
-        f"the shared log is in {place}, which is no directory here and no storage of the configuration",
+        f"the shared log is in {place}, which is neither a local directory nor a configured storage",
         hint="name the configuration file of the server with -c, or where the log is with --log-from",
     )
 
@@ -73,7 +73,7 @@ def cluster_target(config: DatanodeConfig, metadata: CoordinationStore, nodes: S
     """Return where a cluster has its data, whose datanodes have this configuration and `nodes` as their ids."""
     if isinstance(config.storage, FileStorage):
         raise RestoreRefused(
-            "the storage of these datanodes is a directory of each",
+            "these datanodes store their data in local directories",
             data_home=config.storage.data_home,
             hint="a cluster is restored into a bucket: name the configuration file of a datanode with -c",
         )

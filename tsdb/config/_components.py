@@ -44,8 +44,8 @@ from tsdb.config._storage import FileStorage, StorageOptions
 from tsdb.config.options import Component
 
 _HOME_MEANING = (
-    "Working directory. One metasrv may use it at a time; the metadata itself is in etcd. A frontend has the files of "
-    "COPY in it, and what large queries spill; empty: queries spill to a temporary directory, and COPY cannot read or "
+    "Working directory. Only one metasrv may use it; the metadata itself is in etcd. A frontend uses it for COPY files "
+    "and for large queries that spill to disk. Empty: queries spill to a temporary directory, and COPY cannot read or "
     "write files."
 )
 _MODE_MEANING = "Operation mode: standalone for standalone, distributed for frontend and datanode."
@@ -167,7 +167,8 @@ class MetasrvConfig(_Common):
     )
     enable_region_failover: FlagValue = Field(
         default=False,
-        description="Move the regions of a lost datanode to others; needs a shared log and a storage that all reach.",
+        description="Move the regions of a lost datanode to others; requires a shared log, and storage that all "
+        "datanodes can reach.",
     )
     http: OperationalHttpOptions = Field(
         default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."

@@ -31,8 +31,8 @@ class SharedWalOptions(Section):
 
     enable: AutomaticFlagValue = Field(
         default="auto",
-        description="Ship the write-ahead log to an object store: rows that are not flushed survive the loss of the "
-        "disk. auto: a datanode does so if its storage is not of type File; a standalone server does not.",
+        description="Ship the write-ahead log to an object store, so that unflushed rows survive the loss of the disk. "
+        "auto: true for a datanode whose storage type is not File, false for a standalone server.",
     )
     acknowledge: AcknowledgeModeValue = Field(
         default=AcknowledgeMode.STORE,
@@ -41,16 +41,16 @@ class SharedWalOptions(Section):
     )
     interval: PositiveDurationValue = Field(
         default=Duration.parse("100ms"),
-        description="Interval between objects under load. A write that finds nothing on its way is sent at once.",
+        description="Interval between objects under load. If no object is being uploaded, a write is sent at once.",
     )
     max_batch: PositiveSizeValue = Field(
-        default=Size.parse("8MB"), description="Size of an object that is sent without waiting for the interval."
+        default=Size.parse("8MB"), description="Size at which an object is sent without waiting for the interval."
     )
-    in_flight: PositiveValue = Field(default=4, description="Number of objects sent in parallel.")
+    in_flight: PositiveValue = Field(default=4, description="Maximum number of concurrent uploads.")
     retention: DurationValue = Field(
         default=Duration(0),
-        description="How long objects are kept after they were stored, although their rows are in data files: backups "
-        "younger than this can be rolled forward to a point in time. 0s: they are deleted when they are not needed.",
+        description="How long objects are kept after they were stored, even if their rows are in data files. Backups "
+        "younger than this can be rolled forward to a point in time. 0s: objects are deleted when no longer needed.",
     )
     storage: StringValue = Field(
         default="", description="Name of the storage provider that holds the log. Empty: the storage of the data files."

@@ -328,7 +328,7 @@ def _positive_size(value: object) -> object:
 def _memory_limit(value: object) -> object:
     size = _size(value)
     if isinstance(size, Size) and size < LIMIT_MIN:
-        raise problem(f"{size} is too little for the processes of the server, it is at least {LIMIT_MIN}")
+        raise problem(f"{size} is too little; the minimum is {LIMIT_MIN}")
     return size
 
 

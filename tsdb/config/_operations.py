@@ -59,8 +59,8 @@ class MemoryOptions(Section):
     limit: MemoryLimitValue = Field(
         default=Size.parse("4GB"),
         description="Memory of the server and its worker processes together, at least 256MB. Write buffer, caches, "
-        "merges and queries get their parts of it, and less when it becomes short: caches shrink, regions are flushed, "
-        "large queries are refused. Unset: half of the memory, at most 4GiB.",
+        "merges and queries share it. When it runs short, caches shrink, regions are flushed and large queries are "
+        "refused. Unset: half of the memory, at most 4GiB.",
     )
 
 
@@ -69,9 +69,9 @@ class QueryOptions(Section):
 
     workers: AutomaticCountValue = Field(
         default=-1,
-        description="Worker processes for queries that read several tables or are large: such a query is ended with "
-        "its process. As many again for small queries, while several clients ask at a time. "
-        "-1: as many as there are CPU cores; 0: none, queries run in the server process.",
+        description="Number of worker processes for large queries and queries of several tables, which can then be "
+        "cancelled by killing the process. As many again run small queries of concurrent clients. "
+        "-1: the number of CPU cores; 0: none, queries run in the server process.",
     )
 
 
@@ -81,7 +81,7 @@ class SlowQueryOptions(Section):
     enable: FlagValue = Field(default=True, description="Record slow statements.")
     record_type: SlowQueryRecordValue = Field(
         default=SlowQueryRecord.SYSTEM_TABLE,
-        description="Where to: system_table is tsdb_private.slow_queries, log is tsdb-…-slow-queries.* in logging.dir.",
+        description="Target: system_table (tsdb_private.slow_queries) or log (tsdb-…-slow-queries.* in logging.dir).",
     )
     threshold: PositiveDurationValue = Field(
         default=Duration.parse("30s"), description="Statements that take at least this long are slow."

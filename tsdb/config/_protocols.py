@@ -58,7 +58,7 @@ class OperationalHttpOptions(Section):
         default=("/", "/health", "/ready", "/status", "/metrics"),
         description=(
             "Operational endpoints that need no login when user_provider is set; /config can be added. "
-            "Those left out need a login, /config and /debug/log_level that of an administrator."
+            "All others require a login, /config and /debug/log_level that of an administrator."
         ),
     )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the HTTP server.")

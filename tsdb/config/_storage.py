@@ -112,9 +112,7 @@ class _Prices(Section):
 class ProviderBase(_Prices):
     """What every entry of `[[storage.providers]]` has."""
 
-    name: StringValue = Field(
-        default="", description="How CREATE TABLE … WITH (storage = '…') calls it; empty: as its type."
-    )
+    name: StringValue = Field(default="", description="Name for CREATE TABLE … WITH (storage = '…'). Empty: its type.")
 
 
 class FileProvider(ProviderBase, _File):

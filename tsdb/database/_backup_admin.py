@@ -93,7 +93,7 @@ def run_backup_function(service: AnyBackups | None, name: str, arguments: Sequen
     """Call one of the functions; Unsupported where this server has no backups."""
     if service is None:
         raise Unsupported(
-            "this database makes no backups: it keeps nothing, or cannot write",
+            "this database cannot be backed up: it is in memory or read-only",
             hint="a standalone server and a cluster do; COPY DATABASE writes the rows of one database",
         )
     return BACKUP_FUNCTIONS[name](service, arguments, process)

@@ -253,7 +253,9 @@ def _bytes_of(text: str | None) -> bytes | None:
     try:
         return bytes.fromhex(text[len(_HEX_MARK) :])
     except ValueError as error:
-        raise InvalidArguments(f"{text[:40]!r} is not hex: after {_HEX_MARK} there are pairs of hex digits") from error
+        raise InvalidArguments(
+            f"{text[:40]!r} is not hexadecimal: expected pairs of hexadecimal digits after {_HEX_MARK}"
+        ) from error
 
 
 def read_file(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...] = ()) -> Iterator[pa.RecordBatch]:

@@ -70,7 +70,7 @@ def _window(value: str) -> str:
 def _positive_duration(value: str) -> str:
     span = Duration.parse(value)
     if not span:
-        raise ValueError("it must be longer than nothing")
+        raise ValueError("it must be greater than 0")
     return format_human(span)
 
 
@@ -131,7 +131,7 @@ def _text(value: str) -> str:
 
 def _output_size(value: str) -> str:
     if not Size.parse(value):
-        raise ValueError("it must be larger than nothing")
+        raise ValueError("it must be greater than 0")
     return value
 
 

@@ -53,7 +53,7 @@ SCHEMA = pa.schema(
 _RECORDED = counter("tsdb_database_slow_queries_total", "Statements that took longer than slow_query.threshold.")
 _DROPPED = counter(
     "tsdb_database_slow_query_records_dropped_total",
-    "Records of slow statements that were not written, because too many waited or writing failed.",
+    "Records of slow statements that were dropped because the queue was full or writing failed.",
 )
 _log = get_logger("tsdb.slow_query")
 """The writer of the log gives the lines of this name a file of their own."""

@@ -64,12 +64,12 @@ from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import TraceSpan, counter, histogram, iterate_within, span, using_span
 
 _STATEMENTS = counter(
-    "tsdb_database_statements_total", "Statements that were executed, by kind and outcome.", labels=("kind", "outcome")
+    "tsdb_database_statements_total", "Statements executed; outcome is ok or error.", labels=("kind", "outcome")
 )
 
 _SECONDS = histogram(
     "tsdb_database_statement_elapsed_seconds",
-    "Time from the start of a statement until its last row was read, by kind.",
+    "Time from the start of a statement until its last row was read.",
     labels=("kind",),
 )
 

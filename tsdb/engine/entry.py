@@ -183,7 +183,7 @@ def open_payload(
     What it holds is checked in full: rows of the log are trusted by everything that reads them.
     """
     if not is_intact(payload) or payload.raw_bytes > _RATIO_MAX * (payload.size_bytes + 1):
-        raise InvalidArguments("the rows were damaged on their way", expected_crc=payload.crc)
+        raise InvalidArguments("the rows were damaged in transit", expected_crc=payload.crc)
     try:
         raw = decode_payload(pa.py_buffer(payload.stored), codec=payload.codec, raw_bytes=payload.raw_bytes)
         batch = decode_batch(schema, raw, kind, version=schema.version if version is None else version)

@@ -178,7 +178,7 @@ class ManifestNotDurable(TsdbError):
         super().__init__(
             f"version {version} of the manifest was written, but the disk failed before it was durable",
             region_id=region_id,
-            hint="look at the disk, then restart: what is there is read again, and the log has the rest",
+            hint="check the disk, then restart: what is there is read again, and the log has the rest",
         )
         self.version = version
 
@@ -247,7 +247,7 @@ class RegionQuarantined(TsdbError):
         super().__init__(
             f"the region is not served: {reason}",
             region_id=region_id,
-            hint="restore what is missing, or give it up explicitly",
+            hint="restore what is missing, or drop it explicitly",
         )
 
 

@@ -20,36 +20,50 @@ from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.region import Region
 from tsdb.telemetry import CacheState, CacheStatistics, Family, collected
 
-_BUFFER = Family("tsdb_engine_write_buffer_bytes", "gauge", (), "Memory of rows that are not in data files yet.")
+_BUFFER = Family(
+    "tsdb_engine_write_buffer_bytes",
+    "gauge",
+    (),
+    "Memory of rows that are not in data files yet; global_write_buffer_size bounds it.",
+)
 _KEPT = Family(
-    "tsdb_engine_kept_series_bytes", "gauge", (), "Part of the write buffer that holds series kept across flushes."
+    "tsdb_engine_kept_series_bytes",
+    "gauge",
+    (),
+    "Part of the write buffer used by series kept across flushes; at most a quarter.",
 )
 _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log on disk.")
 _UNSHIPPED = Family(
     "tsdb_wal_shared_unshipped_bytes", "gauge", (), "Entries of a shared log that the object store does not have yet."
 )
-_LAG = Family("tsdb_wal_shared_lag_seconds", "gauge", (), "Age of the oldest entry that is not shipped.")
+_LAG = Family("tsdb_wal_shared_lag_seconds", "gauge", (), "Age of the oldest unshipped entry.")
 _REGIONS = Family("tsdb_engine_regions", "gauge", (), "Open regions.")
 _FILES = Family("tsdb_engine_data_files", "gauge", (), "Data files of all regions.")
-_QUARANTINED = Family("tsdb_engine_quarantined_files", "gauge", (), "Data files that are damaged and kept apart.")
+_QUARANTINED = Family(
+    "tsdb_engine_quarantined_files",
+    "gauge",
+    (),
+    "Damaged data files, which compactions skip; queries that need them fail.",
+)
 _BYTES = Family("tsdb_engine_data_bytes", "gauge", (), "Size of all data files and their indexes.")
 _INDEX_BYTES = Family("tsdb_engine_index_bytes", "gauge", (), "Size of all index files.")
 _ROWS = Family("tsdb_engine_data_rows", "gauge", (), "Rows of all data files, overwritten ones included.")
 _SERIES = Family(
-    "tsdb_engine_data_series", "gauge", (), "Series in data files: of each region as many as its file with the most."
+    "tsdb_engine_data_series",
+    "gauge",
+    (),
+    "Series in data files: for each region the number of its file with the most.",
 )
 _CACHES = {
-    "bytes": Family("tsdb_engine_cache_bytes", "gauge", ("cache",), "Memory that a cache holds; of `file`, disk."),
-    "capacity_bytes": Family("tsdb_engine_cache_capacity_bytes", "gauge", ("cache",), "What a cache may hold."),
-    "entries": Family("tsdb_engine_cache_entries", "gauge", ("cache",), "Entries that a cache holds."),
+    "bytes": Family("tsdb_engine_cache_bytes", "gauge", ("cache",), "Memory used by a cache; for file, disk space."),
+    "capacity_bytes": Family("tsdb_engine_cache_capacity_bytes", "gauge", ("cache",), "Capacity of a cache."),
+    "entries": Family("tsdb_engine_cache_entries", "gauge", ("cache",), "Entries of a cache."),
     "hits": Family("tsdb_engine_cache_hits_total", "counter", ("cache",), "Lookups that a cache answered."),
     "misses": Family("tsdb_engine_cache_misses_total", "counter", ("cache",), "Lookups that a cache did not answer."),
-    "evictions": Family(
-        "tsdb_engine_cache_evictions_total", "counter", ("cache",), "Entries that a cache dropped for others."
-    ),
-    "errors": Family("tsdb_engine_cache_errors_total", "counter", ("cache",), "Errors of the disk of a cache."),
+    "evictions": Family("tsdb_engine_cache_evictions_total", "counter", ("cache",), "Entries evicted from a cache."),
+    "errors": Family("tsdb_engine_cache_errors_total", "counter", ("cache",), "Disk errors of a cache."),
     "is_suspended": Family(
-        "tsdb_engine_cache_suspended", "gauge", ("cache",), "1 while a cache keeps nothing because its disk has failed."
+        "tsdb_engine_cache_suspended", "gauge", ("cache",), "1 while a cache is suspended because its disk has failed."
     ),
 }
 """By what of the statistics of a cache each shows."""
@@ -57,7 +71,7 @@ _FREE = Family(
     "tsdb_engine_disk_free_bytes",
     "gauge",
     ("directory",),
-    "Free space of the disk that holds the data, the wal or the cache.",
+    "Free space of the disk that holds the directory data, wal or cache.",
 )
 
 

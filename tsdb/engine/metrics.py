@@ -4,35 +4,44 @@ from __future__ import annotations
 
 from tsdb.telemetry import counter, gauge, histogram
 
-REPLAYED_ROWS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the log since the process started.")
-STALLED_WRITES = counter("tsdb_engine_writes_stalled_total", "Writes that had to wait for memory.")
+REPLAYED_ROWS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the write-ahead log at startup.")
+STALLED_WRITES = counter("tsdb_engine_writes_stalled_total", "Writes that waited for free write buffer memory.")
 REJECTED_WRITES = counter(
     "tsdb_engine_writes_rejected_total",
-    "Writes refused because the write buffer was full, or because they waited too long for memory.",
+    "Writes refused because the write buffer was full or did not free up in time.",
 )
-FLUSHES = counter("tsdb_engine_flushes_total", "Flushes of a region that ended.", labels=("result",))
+FLUSHES = counter(
+    "tsdb_engine_flushes_total", "Finished region flushes; result is success or failure.", labels=("result",)
+)
 FLUSHED = FLUSHES.labels("success")
 FLUSH_FAILED = FLUSHES.labels("failure")
 FLUSHED_ROWS = counter("tsdb_engine_flush_rows_total", "Rows written to data files by flushes.")
 LATE_ROWS = counter(
-    "tsdb_engine_late_rows_total", "Rows that nodes handed in whose regions had been taken over without them."
+    "tsdb_engine_late_rows_total", "Late rows received from nodes whose regions had been taken over without these rows."
 )
-EXPIRED_FILES = counter("tsdb_engine_expired_files_total", "Data files removed because all their rows had expired.")
-COMPACTIONS = counter("tsdb_engine_compactions_total", "Compactions of a region that ended.", labels=("result",))
+EXPIRED_FILES = counter("tsdb_engine_expired_files_total", "Data files deleted because all their rows had expired.")
+COMPACTIONS = counter(
+    "tsdb_engine_compactions_total",
+    "Finished region compactions; result is success, failure, or cancelled because the files were "
+    "gone, the options of the table changed or a flush needed the thread.",
+    labels=("result",),
+)
 COMPACTED = COMPACTIONS.labels("success")
 COMPACTION_FAILED = COMPACTIONS.labels("failure")
 COMPACTION_CANCELLED = COMPACTIONS.labels("cancelled")
-COMPACTIONS_RUNNING = gauge("tsdb_engine_compactions_running", "Compactions that are under way.")
-COMPACTED_FILES = counter("tsdb_engine_compaction_files_total", "Data files that compactions replaced.")
+COMPACTIONS_RUNNING = gauge("tsdb_engine_compactions_running", "Compactions in progress.")
+COMPACTED_FILES = counter("tsdb_engine_compaction_files_total", "Data files replaced by compactions.")
 COMPACTED_ROWS = counter("tsdb_engine_compaction_rows_total", "Rows written to data files by compactions.")
-COMPACTED_READ_BYTES = counter("tsdb_engine_compaction_read_bytes_total", "Bytes of data files that were replaced.")
+COMPACTED_READ_BYTES = counter(
+    "tsdb_engine_compaction_read_bytes_total", "Bytes of data files replaced by compactions."
+)
 COMPACTED_WRITTEN_BYTES = counter(
     "tsdb_engine_compaction_written_bytes_total", "Bytes of data files written by compactions."
 )
 COMPACTIONS_POSTPONED = counter(
     "tsdb_engine_compactions_postponed_total",
-    "Times that compactions were put off, by reason: writes (writers wait for memory), queue (too many wait), disk"
-    " (too little free space).",
+    "Postponed compactions, by reason: writes (writers wait for memory), queue (too many are "
+    "queued), disk (too little free space).",
     labels=("reason",),
 )
 
@@ -45,12 +54,12 @@ COMPACTION_PAUSED_SECONDS = counter(
     "tsdb_engine_compaction_paused_seconds_total", "Time that compactions paused because writers waited for memory."
 )
 
-INDEX_APPLIED = counter("tsdb_engine_index_files_total", "Data files of which queries used an inverted index.")
+INDEX_APPLIED = counter("tsdb_engine_index_files_total", "Data files whose inverted indexes were used by queries.")
 INDEX_EXCLUDED_SERIES = counter(
-    "tsdb_engine_index_series_excluded_total", "Series that queries need not look at because of inverted indexes."
+    "tsdb_engine_index_series_excluded_total", "Series that queries skipped because of inverted indexes."
 )
 INDEX_EXCLUDED_ROWS = counter(
     "tsdb_engine_index_rows_excluded_total",
-    "Rows that queries need not read because of skipping and full-text indexes.",
+    "Rows that queries skipped because of skipping and full-text indexes.",
 )
 INDEX_READ_BYTES = counter("tsdb_engine_index_read_bytes_total", "Bytes of index pages that queries read.")

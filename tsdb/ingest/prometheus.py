@@ -34,9 +34,7 @@ NEW_TABLE = NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=Tru
 
 Positions = npt.NDArray[np.int64]
 
-_KNOWN_SERIES = gauge(
-    "tsdb_prometheus_known_series", "Series that remote write remembers by the bytes of their labels."
-)
+_KNOWN_SERIES = gauge("tsdb_prometheus_known_series", "Series in the remote write cache.")
 
 _PIECE_BYTES = 1 << 20
 _LENGTH_BYTES_MAX = 5
@@ -140,8 +138,8 @@ class RemoteWriteReader:
 def _check_version(message: bytes, version: int) -> None:
     if message[:1] in _FIRST_BYTES_OF_OTHER[version]:
         raise InvalidArguments(
-            f"the request is said to be of version {version} and is of version {3 - version}",
-            hint="say the message in the Content-Type: proto=io.prometheus.write.v2.Request is version 2",
+            f"the Content-Type says version {version}, but the request has version {3 - version}",
+            hint="name the message in the Content-Type: proto=io.prometheus.write.v2.Request is version 2",
         )
 
 

@@ -67,7 +67,7 @@ def parse_read_request(message: bytes) -> list[ReadQuery]:
             accepted += [value] if isinstance(value, int) else _varints(value)
     if accepted and _SAMPLES not in accepted:
         raise InvalidArguments(
-            "the sender accepts no response of samples, which is the only one that is given", accepted=accepted
+            "the client does not accept a response with samples, the only supported type", accepted=accepted
         )
     return [_parse_query(query) for query in queries]
 

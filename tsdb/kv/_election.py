@@ -45,12 +45,12 @@ class Leadership:
     def transact(self, compares: Sequence[Compare], operations: Sequence[SharedOperation]) -> bool:
         """Change something as the leader; raise `LeadershipLost`, changing nothing, if another may lead."""
         if not self.is_held():
-            raise LeadershipLost("this process does not lead any more", key=self._key)
+            raise LeadershipLost("this process is no longer the leader", key=self._key)
         if self._store.transact([self.proof, *compares], operations):
             return True
         if self._store.revision(self._key) != self.term:
             self.depose()
-            raise LeadershipLost("this process does not lead any more", key=self._key)
+            raise LeadershipLost("this process is no longer the leader", key=self._key)
         return False
 
     def depose(self) -> None:

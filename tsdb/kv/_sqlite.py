@@ -132,7 +132,7 @@ class SqliteKv:
                 f"cannot {operation} the metadata: {error}",
                 path=self._path,
                 reason=name,
-                hint="free space on the disk" if name == "SQLITE_FULL" else "look at the disk",
+                hint="free space on the disk" if name == "SQLITE_FULL" else "check the disk",
             ) from error
 
 
@@ -147,7 +147,7 @@ def _make_private(path: Path) -> None:
                 each.chmod(0o600)
     except OSError as error:
         raise KvUnavailable(
-            f"unable to open the metadata: {error.strerror}", path=path, hint="look at the directory"
+            f"unable to open the metadata: {error.strerror}", path=path, hint="check the directory"
         ) from error
 
 

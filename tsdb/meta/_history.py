@@ -30,7 +30,9 @@ ATTEMPTS_MAX = 3
 
 _log = get_logger("tsdb.meta")
 _FAILED = counter(
-    "tsdb_meta_notes_failed_total", "Changes that no datanode noted in its shared log; they are noted later."
+    "tsdb_meta_notes_failed_total",
+    "Changes that a datanode failed to record in its shared log for point-in-time recovery; another "
+    "datanode is asked, and they are recorded later.",
 )
 
 Note = Mapping[str, Any]
@@ -101,7 +103,7 @@ class CatalogHistory:
             if self._number and self._needs_base and self._keepers() is not None:
                 raise ChangeNotNoted(
                     "the change was made, but is not in the shared log of a datanode yet",
-                    hint="no datanode that keeps its log answers; look whether it was made before you repeat it",
+                    hint="no datanode that keeps its log answers; check whether it was made before you repeat it",
                 )
 
     def _record(

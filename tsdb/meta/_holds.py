@@ -65,7 +65,7 @@ class TableHolds:
             if self._procedures.find(_procedure(token)) is not None:
                 raise DeadlineExceeded(f"the hold is over: it lasts {self._seconds_max:g} s at most", token=token)
             if len(self._holds) >= HOLDS_MAX:
-                raise Busy(f"{HOLDS_MAX} backups hold changes of tables back already", hint="try again later")
+                raise Busy(f"{HOLDS_MAX} backups already block schema changes", hint="try again later")
             hold = self._holds[token] = _Hold()
         try:
             self._procedures.submit(_procedure(token), "hold_tables", "backup", lambda: self._keep(token, hold))

@@ -195,7 +195,7 @@ class MetaLeader:
         state = self.nodes.find_datanode(node_id)
         if state is not None and state.description.log == LogKind.NONE:
             raise Unsupported(
-                f"the regions of datanode {node_id} cannot be moved: rows are on its own disk only",
+                f"the regions of datanode {node_id} cannot be moved: rows are only on its own disk",
                 hint="start it again; with storage that all datanodes reach and a shared log regions can be moved",
             )
         if any(each.subject == f"node {node_id}" and not each.ended.is_set() for each in self.move_line.recent()):
@@ -252,13 +252,13 @@ class MetaLeader:
     def _wait_recovered(self) -> Catalog:
         self._recovered.wait()
         if self._catalog is None or self._stopped.is_set():
-            raise LeadershipLost("this server does not lead any more", hint="send the change again")
+            raise LeadershipLost("this server is no longer the leader", hint="send the change again")
         return self._catalog
 
     def _confirm(self, error: TsdbError) -> None:
-        """Raise LeadershipLost if this server does not lead any more."""
+        """Raise LeadershipLost if this server is no longer the leader."""
         if self._stopped.is_set():
-            raise LeadershipLost("this server does not lead any more") from error
+            raise LeadershipLost("this server is no longer the leader") from error
         self.kv.transact([], [])
 
     def _keepers(self) -> list[Peer] | None:
@@ -295,7 +295,7 @@ class MetaLeader:
         state = self.nodes.find_datanode(node_id)
         if state is not None and not self.nodes.is_alive(state) and not self.nodes.may_live(state):
             raise NodeNotAlive(
-                "a datanode has not been heard of",
+                "a datanode has not sent a heartbeat",
                 node_id=node_id,
                 address=state.description.address,
                 seconds=round(self.nodes.silent_seconds(state)),
@@ -328,9 +328,9 @@ class MetaLeader:
             except LeadershipLost:
                 return
             except TsdbError as error:
-                _log.warning("the nodes could not be looked at", error=error)
+                _log.warning("the nodes could not be checked", error=error)
             except Exception:  # noqa: BLE001 - failovers depend on this thread
-                _log.exception("the nodes could not be looked at")
+                _log.exception("the nodes could not be checked")
 
     def _keep_house(self) -> None:
         while self._catalog is None and not self._stopped.is_set():
@@ -347,9 +347,9 @@ class MetaLeader:
             except LeadershipLost:
                 return
             except TsdbError as error:
-                _log.warning("what was interrupted is not finished yet", error=error)
+                _log.warning("interrupted changes are not complete yet", error=error)
             except Exception:  # noqa: BLE001 - what is interrupted later depends on this thread
-                _log.exception("what was interrupted is not finished yet")
+                _log.exception("interrupted changes are not complete yet")
             again = _AGAIN_SECONDS_MIN if is_done else min(_AGAIN_SECONDS_MAX, 2 * again)
             pause = _HOUSEKEEPING_SECONDS if is_done else again
 

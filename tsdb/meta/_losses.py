@@ -63,7 +63,7 @@ def note_losses(calls: TakeoverCalls, peer: Peer, from_node: int, moves: Iterabl
 def _note(move: RegionMove, from_node: int, entry: int) -> RegionMove:
     last = move.reported_entry if move.reported_entry is not None and move.reported_entry > entry else None
     _log.warning(
-        "rows may be missing that a lost datanode had acknowledged locally; it hands them in when it is back",
+        "rows that a lost datanode acknowledged locally may be missing; it sends them when it is back",
         region=move.region_id,
         node=from_node,
         from_entry=entry + 1,
@@ -118,6 +118,6 @@ def _change(kv: KvStore, key: str, region_id: RegionId, rows: int) -> None:
             replace(each, recovered_rows=rows) for each in record.regions if each.region_id == region_id
         )
         if kv.transact([Equals(key, found)], [changed.put]):
-            _log.warning("a datanode that was lost has handed in its rows", region=region_id, rows=rows)
+            _log.warning("a lost datanode has sent its late rows", region=region_id, rows=rows)
             return
     raise KvConflict("the record of a failover keeps changing", key=key)

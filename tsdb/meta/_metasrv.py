@@ -34,8 +34,8 @@ WAIT_SECONDS_MAX = 600.0
 """How long a client may wait for one change."""
 
 _log = get_logger("tsdb.meta")
-_LEADS = gauge("tsdb_meta_leader", "1 if this metadata server leads, else 0.")
-_LIVE = gauge("tsdb_meta_live_nodes", "Nodes that the leader has heard of within a lease.", labels=["role"])
+_LEADS = gauge("tsdb_meta_leader", "1 if this metasrv is the leader, else 0.")
+_LIVE = gauge("tsdb_meta_live_nodes", "Nodes with a valid lease at the leader.", labels=["role"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +276,10 @@ def _number(request: dict[str, Any], name: str) -> int:
 
 def _unknown_outcome(change: CatalogChange, procedure_id: str) -> ChangeOutcomeUnknown:
     return ChangeOutcomeUnknown(
-        "another server began to lead while a change was made: it finishes or undoes it",
+        "another server became the leader during the change; it completes the change or rolls it back",
         change=change.kind,
         procedure=procedure_id,
-        hint="look whether it was made before it is sent again",
+        hint="check whether it was made before you send it again",
     )
 
 

@@ -66,8 +66,10 @@ CRASH_POINTS = (
 
 _log = get_logger("tsdb.meta")
 _LEASE_STEP_SECONDS = 0.1
-_MOVED = counter("tsdb_meta_regions_moved_total", "Regions that got another node.", labels=["reason"])
-_NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was given up.", labels=["reason"])
+_MOVED = counter(
+    "tsdb_meta_regions_moved_total", "Regions moved to another datanode; failover or migration.", labels=["reason"]
+)
+_NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was abandoned.", labels=["reason"])
 
 
 class MoveUnfinished(TsdbError):
@@ -167,7 +169,7 @@ class RegionMoves:
             except TsdbError as error:
                 _log.warning("a move of regions is interrupted", record=record.id, error=error)
             if self._stopped.wait(_AGAIN_SECONDS):
-                raise LeadershipLost("this server does not lead any more")
+                raise LeadershipLost("this server is no longer the leader")
 
     def _run(self, record: MoveRecord) -> dict[str, Any]:
         found = self._kv.get(record.key)
@@ -177,7 +179,7 @@ class RegionMoves:
         pause = _PAUSE_MIN_SECONDS
         for attempt in range(ATTEMPTS_MAX):
             if attempt and self._stopped.wait(pause):
-                raise LeadershipLost("this server does not lead any more")
+                raise LeadershipLost("this server is no longer the leader")
             pause = min(_PAUSE_MAX_SECONDS, 2 * pause)
             record = self._cancel_if_back(record)
             if not record.left:
@@ -207,7 +209,7 @@ class RegionMoves:
         for target, moves in groups.items():
             for start in range(0, len(moves), OPENED_MAX):
                 if self._stopped.is_set():
-                    raise LeadershipLost("this server does not lead any more")
+                    raise LeadershipLost("this server is no longer the leader")
                 done = self._move(record, target, moves[start : start + OPENED_MAX])
                 record = self._save(record.with_moves(done))
         return record
@@ -297,7 +299,7 @@ class RegionMoves:
             if self._is_back(record):
                 return
             if self._stopped.wait(_LEASE_STEP_SECONDS):
-                raise LeadershipLost("this server does not lead any more")
+                raise LeadershipLost("this server is no longer the leader")
 
     def _is_back(self, record: MoveRecord) -> bool:
         """Whether a lost node was heard of again."""

@@ -28,9 +28,13 @@ REMEMBERED_MAX = 1000
 _STOP_SECONDS_MAX = 20.0
 
 _log = get_logger("tsdb.meta")
-_MADE = counter("tsdb_meta_procedures_total", "Changes that this metadata server made as the leader.", labels=["kind"])
+_MADE = counter(
+    "tsdb_meta_procedures_total",
+    "Metadata changes that this metasrv made as the leader, failed ones included.",
+    labels=["kind"],
+)
 _FAILED = counter("tsdb_meta_procedures_failed_total", "Changes that failed or were refused.", labels=["kind"])
-_WAITING = gauge("tsdb_meta_procedures_waiting", "Changes that wait for those before them.")
+_WAITING = gauge("tsdb_meta_procedures_waiting", "Queued changes; at most 1,024.")
 
 
 class ProcedureState(StrEnum):
@@ -100,7 +104,7 @@ class Procedures:
             if found is not None:
                 return found
             if self._is_stopped:
-                raise LeadershipLost("this server does not lead any more")
+                raise LeadershipLost("this server is no longer the leader")
             if len(self._waiting) >= self._waiting_max:
                 raise Busy(f"{self._waiting_max} changes of the metadata wait already", hint="try again later")
             record = ProcedureRecord(procedure_id, kind, subject, self._now_ms())
@@ -126,7 +130,7 @@ class Procedures:
             waiting, self._waiting = list(self._waiting), deque()
             self._changed.notify_all()
         for record, _ in waiting:
-            self._end(record, error=LeadershipLost("this server does not lead any more", hint="send the change again"))
+            self._end(record, error=LeadershipLost("this server is no longer the leader", hint="send the change again"))
         _WAITING.set(0)
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS_MAX)

@@ -36,8 +36,10 @@ MISSED_BEATS = 2
 _CONNECT_SECONDS = 1.0
 
 _log = get_logger("tsdb.meta")
-_SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader takes for lost.")
-_BRAKED = gauge("tsdb_meta_failover_braked", "1 while too many datanodes are silent at once for a failover, else 0.")
+_SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader considers lost.")
+_BRAKED = gauge(
+    "tsdb_meta_failover_braked", "1 while no regions are moved because too many datanodes are silent at once, else 0."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,10 @@ class FailureSupervisor:
         _BRAKED.set(braked)
         if braked and not self._was_braked:
             _log.error(
-                "so many datanodes are silent that nothing is moved",
+                "too many datanodes are silent: no regions are moved",
                 silent=suspects,
                 nodes=nodes,
-                hint="look at the network; a failover can be ordered for each node that is lost",
+                hint="check the network; a failover can be ordered for each lost node",
             )
         self._was_braked = braked
         return braked or self._is_in_maintenance()
@@ -160,12 +162,12 @@ class FailureSupervisor:
             return
         peer = Peer(node_id, state.description.address)
         if not state.has_left and silent < self._settings.reachable_seconds and self._answers(peer):
-            _log.warning("a datanode sends no heartbeats, and answers when it is called", node=node_id)
+            _log.warning("a datanode sends no heartbeats but answers requests", node=node_id)
             return
         if state.description.log == LogKind.NONE:
             self._begun[node_id] = now + pause, min(AGAIN_SECONDS_MAX, 2 * pause)
             _log.error(
-                "the regions of a lost datanode are down until it is back: rows are on its own disk only",
+                "the regions of a lost datanode are down until it is back: rows are only on its own disk",
                 node=node_id,
                 silent_seconds=round(silent),
                 hint="start it again; with storage that all datanodes reach and a shared log regions can be moved",

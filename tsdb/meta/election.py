@@ -152,7 +152,7 @@ class MetasrvElection:
         leadership, self._leadership = self._leadership, None
         if leadership is None:
             return
-        _LOG.info("this server does not lead any more", address=self._address.decode(), term=leadership.term)
+        _LOG.info("this server is no longer the leader", address=self._address.decode(), term=leadership.term)
         try:
             self._on_deposed()
         except Exception:  # noqa: BLE001 - others lead already or soon, whatever this server could not end

@@ -24,7 +24,7 @@ class NotLeader(TsdbError):
 
     def __init__(self, leader: str | None) -> None:
         super().__init__(
-            "this metadata server does not lead", leader=leader or "none", hint="ask the one that leads, or try again"
+            "this metadata server does not lead", leader=leader or "none", hint="ask the leader, or try again"
         )
         self.leader = leader
 
@@ -54,7 +54,7 @@ class ChangePending(DeadlineExceeded):
         super().__init__(
             f"the change {kind} is not finished yet and goes on",
             procedure=procedure_id,
-            hint="procedure_state shows what becomes of it",
+            hint="procedure_state shows its outcome",
         )
         self.procedure_id = procedure_id
 

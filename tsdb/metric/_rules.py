@@ -48,7 +48,7 @@ def plan_metric_table(draft: TableInfo, physical: TableInfo | None, said: Iterab
     if PHYSICAL not in draft.options:
         raise InvalidArguments(
             f"table {draft.name} of the metric engine says neither {PHYSICAL} nor {ON_PHYSICAL}",
-            hint=f"WITH ({PHYSICAL} = '') makes the table on which others with {ON_PHYSICAL} = '{draft.name}' stand",
+            hint=f"WITH ({PHYSICAL} = '') creates the physical table for others with {ON_PHYSICAL} = '{draft.name}'",
         )
     return _check_physical(draft)
 
@@ -56,7 +56,7 @@ def plan_metric_table(draft: TableInfo, physical: TableInfo | None, said: Iterab
 def _check_names(draft: TableInfo) -> None:
     taken = sorted(RESERVED_NAMES & draft.by_name.keys())
     if taken:
-        raise InvalidArguments(f"column {taken[0]} is one that the metric engine has itself", table=draft.name)
+        raise InvalidArguments(f"column {taken[0]} is reserved for the metric engine", table=draft.name)
 
 
 def _check_physical(draft: TableInfo) -> TableInfo:
@@ -153,7 +153,7 @@ def check_writable(table: TableInfo) -> None:
 def plan_column(table: TableInfo, column: ColumnInfo) -> TableInfo:
     """Return a logical table with one more label, or with the field of native histograms, that it lacks."""
     if column.name in RESERVED_NAMES:
-        raise InvalidArguments(f"column {column.name} is one that the metric engine has itself", table=table.name)
+        raise InvalidArguments(f"column {column.name} is reserved for the metric engine", table=table.name)
     key = table.primary_key
     if column.is_histogram:
         _check_histogram(column)

@@ -72,7 +72,7 @@ def tokenize(text: str) -> list[PromToken]:
     position, brackets = 0, 0
     while position < len(text):
         if len(tokens) >= TOKENS_MAX:
-            raise PromqlSyntax(text, position, f"the query has more than {TOKENS_MAX} words and signs")
+            raise PromqlSyntax(text, position, f"the query has more than {TOKENS_MAX} tokens")
         match = _TOKEN.match(text, position)
         if match is None:
             raise PromqlSyntax(text, position, f"unexpected character: {text[position]!r}")

@@ -193,9 +193,9 @@ class FastPaths:
         except (Cancelled, DeadlineExceeded, Busy):
             raise
         except TsdbError as error:
-            return Planned(f"it cannot be taken apart: {error}")
+            return Planned(f"it cannot be decomposed: {error}")
         if planned.types != schema.types:
-            return Planned("its columns would be of other types")
+            return Planned("its columns would have other types")
         run = OverRun(below, apart.above, schema)
         if is_kept and not fitted.is_of_range:
             where = shifted(fitted.where, apart.shift)

@@ -86,7 +86,7 @@ def choose(query: Select | RangeQuery | Declined, table: TableInfo | None, sessi
     if isinstance(query, Declined):
         return Planned(query.reason)
     if table is None:
-        return Planned("it is not of one table")
+        return Planned("it does not read exactly one table")
     if not query.has_aggregates:
         selection = fit_selection(query, table, session.time_zone)
         if isinstance(selection, PlainSelection):

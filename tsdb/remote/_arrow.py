@@ -145,7 +145,7 @@ def raise_scalar(buffers: list[pa.Buffer], first: str | int, second: Any = None)
 
 def lower_numpy(array: npt.NDArray[Any], buffers: list[Part]) -> list[Any]:
     if array.dtype.kind not in _NUMBERS:
-        raise TypeError(f"an array of {array.dtype} cannot travel to another node")
+        raise TypeError(f"an array of {array.dtype} cannot be sent to another node")
     shape = [] if array.ndim == 1 else [list(array.shape)]
     buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return [len(buffers) - 1, array.dtype.str, *shape]
@@ -154,7 +154,7 @@ def lower_numpy(array: npt.NDArray[Any], buffers: list[Part]) -> list[Any]:
 def raise_numpy(buffers: list[pa.Buffer], at: int, kind: str, shape: list[int] | None = None) -> npt.NDArray[Any]:
     dtype = np.dtype(kind)
     if dtype.kind not in _NUMBERS:
-        raise BadMessage(f"an array of {dtype} cannot travel between nodes")
+        raise BadMessage(f"an array of {dtype} cannot be sent to another node")
     found: npt.NDArray[Any] = np.frombuffer(buffers[at], dtype)
     if dtype.kind == "b" and found.view(np.uint8).max(initial=0) > 1:
         raise BadMessage("a truth value is neither 0 nor 1")

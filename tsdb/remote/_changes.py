@@ -113,7 +113,7 @@ class ChangeStream:
     ) -> None:
         """Send a change: it is told of its end from then on. NodeUnavailable, or Busy, if it was not sent."""
         if not self._room.acquire(timeout=wait.seconds):
-            raise Busy("too many writes are on their way to the datanode", address=self.address, hint="try again later")
+            raise Busy("too many writes to the datanode are in flight", address=self.address, hint="try again later")
         number = next(self._numbers)
         try:
             message = pack({"n": number, **head}, buffers)
@@ -196,7 +196,7 @@ class ChangeStream:
             reason = text_of(error)
         except (TsdbError, KeyError, TypeError) as error:
             reason = f"it sent an answer that cannot be read: {error}"
-            _log.error("a stream of changes was given up", address=self.address, error=error)
+            _log.error("a stream of changes was abandoned", address=self.address, error=error)
         self.close(reason)
         self.is_over = True
         if self._on_end is not None:

@@ -71,7 +71,7 @@ class Readers:
             served = self._held.get(number)
             if served is None or served.session != session:
                 raise DeadlineExceeded(
-                    "the reader is gone: its time was over, or the connection broke", hint="ask again"
+                    "the reader no longer exists: it expired, or the connection was lost", hint="ask again"
                 )
             served.uses += 1
         try:

@@ -120,7 +120,7 @@ class CallsEnd:
             # A reader is used by several streams: the one that matters is that of this thread.
             stream: ServerStream | None = getattr(_serving, "stream", None)
             if stream is not None and stream.is_broken:
-                raise Cancelled("the client has left")
+                raise Cancelled("the client disconnected")
             if opened:
                 self._readers.check(opened[0])
 
@@ -206,7 +206,7 @@ class CallsEnd:
                 self._stream.send({"ask": [number, head]}, buffers)
                 answer = self._stream.receive()
             if answer is None:
-                raise Cancelled("the client has left")
+                raise Cancelled("the client disconnected")
             if answer[0].get("op") != "answer":
                 raise _EvaluationFailed
             return raise_value(answer[0]["value"], answer[1])
@@ -231,7 +231,7 @@ class CallsEnd:
     def _send_rows(self, call: _Call, rows: RowMessages | None) -> None:
         while rows is not None and not rows.is_over:
             if rows.made >= WINDOW_BATCHES and self._stream.receive() is None:
-                raise Cancelled("the client has left")
+                raise Cancelled("the client disconnected")
             with self._slot(call):
                 message = rows.make()
             self._stream.send(*message)

@@ -39,7 +39,7 @@ _TICK_SECONDS = 0.5
 
 _STREAMS = gauge("tsdb_region_server_streams", "Streams that other nodes have open to this datanode.")
 _READERS = gauge("tsdb_region_server_readers", "Readers that other nodes have open on this datanode.")
-_RUNNING = gauge("tsdb_region_server_running", "Requests of other nodes that compute on this datanode.")
+_RUNNING = gauge("tsdb_region_server_running", "Requests of other nodes that are running on this datanode.")
 _WAITING = gauge("tsdb_region_server_waiting", "Requests of other nodes that wait for a slot of this datanode.")
 
 _log = get_logger("tsdb.remote")
@@ -131,7 +131,7 @@ class RegionServer:
             pass  # the client is gone
         except Exception as error:  # noqa: BLE001 - what a message can bring about that is none
             _log.warning("a stream of another node was ended", peer=stream.peer, error=error)
-            bad = error if isinstance(error, TsdbError) else BadMessage(f"a message cannot be understood: {error!r}")
+            bad = error if isinstance(error, TsdbError) else BadMessage(f"a message cannot be parsed: {error!r}")
             self._refuse(stream, bad)
         finally:
             stream.end()

@@ -210,7 +210,7 @@ def _find(kind: type) -> _Lower:
         if issubclass(kind, base):
             _LOWER[kind] = lower
             return lower
-    raise CannotTravel(f"{kind.__name__} cannot travel to another node")
+    raise CannotTravel(f"{kind.__name__} cannot be sent to another node")
 
 
 class _Decoder:

@@ -42,14 +42,21 @@ _T = TypeVar("_T")
 
 _log = get_logger("tsdb.scheduler")
 
-_WAITING = gauge("tsdb_servers_queries_waiting", "Steps of queries that wait for their turn.")
-_RUNNING = gauge("tsdb_servers_queries_running", "Steps of queries that run; those that wait for others do not count.")
-_AWAY = gauge("tsdb_servers_queries_away", "Steps of queries that have waited for a datanode for a while.")
-_WAITED = histogram("tsdb_servers_queries_waiting_seconds", "Time that steps of queries waited for their turn.")
+_WAITING = gauge(
+    "tsdb_servers_queries_waiting",
+    "Steps of queries waiting for a slot; at most 1,024, plus the next steps of responses in progress.",
+)
+_RUNNING = gauge(
+    "tsdb_servers_queries_running",
+    "Steps of queries running, without those that write or wait for other threads or processes.",
+)
+_AWAY = gauge(
+    "tsdb_servers_queries_away", "Steps of queries that have given up their slot because a datanode does not answer."
+)
+_WAITED = histogram("tsdb_servers_queries_waiting_seconds", "Time that steps waited for a slot.")
 _REFUSED = counter(
     "tsdb_servers_queries_refused_total",
-    "Queries that were refused, by reason: queue (too many wait), deadline (it would come before their turn), datanode"
-    " (too many wait for datanodes).",
+    "Queries refused because of overload.",
     labels=("reason",),
 )
 _REFUSED_BY_QUEUE, _REFUSED_BY_DEADLINE = _REFUSED.labels("queue"), _REFUSED.labels("deadline")

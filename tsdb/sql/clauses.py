@@ -142,9 +142,9 @@ class TokenReader:
             return unquote(token, self.dialect)
         if token.kind == TokenKind.WORD and token.word not in KEYWORDS and not token.text[0].isdigit():
             if token.word in _TYPED:
-                raise Unread("a word stands where a name is expected")
+                raise Unread("a keyword is where a name is expected")
             return unquote(token, self.dialect)
-        raise Unread("something other than a name stands where one is expected")
+        raise Unread("a name is expected")
 
     def end_operand(self) -> None:
         """Refuse what would make an operand only the beginning of an expression."""
@@ -269,6 +269,6 @@ class _ConditionReader(TokenReader):
             token = self.next()
             found = ConditionLiteral(unquote(token, self.dialect), is_string=True, is_timestamp=True, place=token.start)
         else:
-            raise Unread("a column is compared with something that is no plain literal")
+            raise Unread("a column is compared with something other than a plain literal")
         self.end_operand()
         return found

@@ -6,7 +6,7 @@ each of twenty CTEs that reads the one before it twice doubles it. `measure` com
 without expanding anything, in a time that grows with the text.
 
     relations   tables, derived tables and SELECTs
-    tokens      words and signs, each derived column counted as the expression behind it
+    tokens      tokens, each derived column counted as the expression behind it
     depth       operators on the longest path through expressions within expressions
     growth      bytes that functions such as repeat() make in one row, as far as the text says it
     pairs       rows that the largest join without an equality has to compare, as far as sizes are written in the text
@@ -31,7 +31,7 @@ QUERY_RELATIONS_MAX = 2000
 """How many tables and SELECTs a query may have after expansion; 2,000 took a third of a second to plan."""
 
 QUERY_TOKENS_MAX = 200_000
-"""How many words and signs its expressions may have after expansion, unless its own text has more."""
+"""How many tokens its expressions may have after expansion, unless its own text has more."""
 
 QUERY_PAIRS_MAX = 10_000_000_000
 """How many pairs of rows a join without an equality may compare, where the text says how many there are."""
@@ -99,7 +99,7 @@ class QuerySize:
             )
         if self.tokens > max(QUERY_TOKENS_MAX, own_tokens):
             raise InvalidSyntax(
-                f"the expressions of the query have more than {QUERY_TOKENS_MAX} words and signs after its derived "
+                f"the expressions of the query have more than {QUERY_TOKENS_MAX} tokens after its derived "
                 f"columns are expanded"
             )
         if self.depth > QUERY_OPERATORS_MAX:
@@ -110,7 +110,7 @@ class QuerySize:
         if self.growth > QUERY_GROWTH_BYTES_MAX:
             raise InvalidSyntax(
                 f"the functions of the query would make more than {QUERY_GROWTH_BYTES_MAX} bytes in one row",
-                hint="ask for shorter strings and lists",
+                hint="use shorter strings and lists",
             )
         if self.pairs > QUERY_PAIRS_MAX:
             raise InvalidSyntax(

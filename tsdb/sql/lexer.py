@@ -162,7 +162,7 @@ def tokenize(text: str, dialect: Dialect = Dialect.GENERIC, start: int = 0, end:
             raise _open_ended(text, begin)
         add(Token(kinds[group], text[begin:behind], begin, behind))
     if behind < stop:
-        raise InvalidSyntax(f"the statement has more than {TOKENS_MAX} words and signs")
+        raise InvalidSyntax(f"the statement has more than {TOKENS_MAX} tokens")
     add(Token(TokenKind.END, "", stop, stop))
     return tokens
 

@@ -155,7 +155,7 @@ class _SelectClause:
 def _cut(tokens: list[Token]) -> dict[str, _SelectClause] | Declined:
     """Cut a query where its clauses begin, in one go over its tokens."""
     if tokens[0].word != "SELECT":
-        return Declined("it is no SELECT")
+        return Declined("it is not a SELECT")
     found = {"SELECT": _SelectClause(0)}
     depth = last = 0
     for at in range(1, len(tokens) - 1):
@@ -198,7 +198,9 @@ def _with_tokens(found: dict[str, _SelectClause], tokens: list[Token]) -> dict[s
 def _table_name(tokens: Tokens, dialect: Dialect) -> tuple[str, ...] | Declined:
     names, dots = tokens[::2], tokens[1::2]
     is_name = len(tokens) % 2 and all(dot.text == "." for dot in dots) and all(map(is_name_token, names))
-    return tuple(unquote(each, dialect) for each in names) if is_name else Declined("it is not of one table")
+    return (
+        tuple(unquote(each, dialect) for each in names) if is_name else Declined("it does not read exactly one table")
+    )
 
 
 def is_name_token(token: Token) -> bool:
@@ -242,7 +244,7 @@ class _SelectParser:
         if len(pieces["SELECT"]) > ITEMS_MAX:
             return Declined("it has too many columns")
         if not all(all(each) for each in pieces.values()):
-            return Declined("a list has an empty place")
+            return Declined("a list has an empty item")
         is_star = [token.text for token in self._of("SELECT")] == ["*"]
         where = self._of("WHERE")
         return Select(
@@ -278,7 +280,7 @@ class _SelectParser:
     def _item(self, tokens: Tokens) -> SelectItem:
         if len(tokens) > 2 and tokens[-2].word == "AS":
             if not _is_alias(tokens[-1]):
-                return SelectItem(tokens, Declined("a name of a column is a word of SQL"))
+                return SelectItem(tokens, Declined("a column name is an SQL keyword"))
             return SelectItem(tokens[:-2], self._term(tokens[:-2]), unquote(tokens[-1], self._dialect), tokens[-1:])
         term, end = read_leading_term(tokens, self._dialect, self._table[-1])
         if end == len(tokens) - 1 and _is_alias(tokens[-1]):
@@ -317,7 +319,7 @@ def find_key(select: Select, key: GroupKey, columns: Container[str]) -> GroupKey
     if key.tokens[0].kind == TokenKind.NUMBER and len(key.tokens) == 1:
         number = number_of(key.tokens) or 0
         if not 1 <= number <= len(select.items):
-            return Declined("it names a column by a number that there is not")
+            return Declined("it refers to a column number that does not exist")
         return GroupKey(select.items[number - 1].tokens, select.items[number - 1].term)
     if isinstance(key.term, ColumnItem) and key.term.name not in columns:
         for item in select.items:

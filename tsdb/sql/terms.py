@@ -97,7 +97,7 @@ class _TermReader(TokenReader):
             return ColumnItem(self.column())
         function = token.text.lower()
         if function not in _BUCKETS and function not in AGGREGATES:
-            raise Unread(f"{function} is none of the functions that runs are aggregated by")
+            raise Unread(f"{function} is not an aggregate of the fast path")
         self.at = 2
         if function not in _BUCKETS:
             return self._aggregate(function)
@@ -106,10 +106,10 @@ class _TermReader(TokenReader):
     def _truncation(self) -> Bucket:
         unit = self.next()
         if unit.kind != TokenKind.STRING:
-            raise Unread("date_trunc has a unit that is no literal")
+            raise Unread("the unit of date_trunc is not a literal")
         width = TRUNCATIONS_NS.get(unquote(unit, self.dialect).strip().lower())
         if width is None:
-            raise Unread("date_trunc has a unit whose intervals are not all of one width")
+            raise Unread("the unit of date_trunc does not have a fixed width")
         self.operator(",")
         column = self.column()
         self.operator(")")
@@ -120,7 +120,7 @@ class _TermReader(TokenReader):
         token = self.next()
         width = _interval_ns(unquote(token, self.dialect)) if token.kind == TokenKind.STRING else None
         if width is None:
-            raise Unread("date_bin has an interval that is not a number of fixed units")
+            raise Unread("the interval of date_bin does not have a fixed width")
         self.operator(",")
         column = self.column()
         origin, is_utc = self._origin() if self.take_operator(",") else (None, False)
@@ -135,11 +135,11 @@ class _TermReader(TokenReader):
         text = unquote(token, self.dialect) if token.kind == TokenKind.STRING else ""
         match = _PLAIN_TIME.fullmatch(text)
         if match is None:
-            raise Unread("date_bin has an origin that is no plain time")
+            raise Unread("the origin of date_bin is not a plain time")
         try:
             return parse_timestamp(text), match[1] is not None
         except InvalidTimestamp as error:
-            raise Unread("date_bin has an origin that is no time") from error
+            raise Unread("the origin of date_bin is not a time") from error
 
     def _aggregate(self, function: str) -> Aggregate:
         if function == "count" and self._take_all_rows():

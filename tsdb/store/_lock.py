@@ -129,4 +129,4 @@ def _make_private(directory: Path) -> None:
             return
     except PermissionError:
         pass
-    _log.warning("other users may look into the data directory", path=directory, mode=oct(mode), hint="chmod 700")
+    _log.warning("other users can read the data directory", path=directory, mode=oct(mode), hint="chmod 700")

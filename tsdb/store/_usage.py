@@ -44,7 +44,7 @@ class Purpose(StrEnum):
 
 REQUESTS = counter(
     "tsdb_store_requests_total",
-    "Requests to an object store, those that failed and were repeated included.",
+    "Requests to an object store, retries included; none for local files.",
     labels=("store", "operation", "purpose"),
 )
 ERRORS = counter(
@@ -54,7 +54,7 @@ ERRORS = counter(
 )
 RETRIES = counter(
     "tsdb_store_request_retries_total",
-    "Requests to an object store that repeat one that failed.",
+    "Retries of failed requests to an object store.",
     labels=("store", "operation", "purpose"),
 )
 BYTES = counter(

@@ -31,9 +31,11 @@ SLOW_QUERIES = "tsdb.slow_query"
 STOP_SECONDS_MAX = 5.0
 """How long `stop` waits for a disk or terminal that takes no more bytes."""
 
-_QUEUED = gauge("tsdb_log_queue_records", "Log records that wait to be written; the queue holds 10000.")
-_DROPPED = counter("tsdb_log_records_dropped_total", "Log records dropped because the queue was full.")
-_FAILED = counter("tsdb_log_write_errors_total", "Writes to a log file that failed, for example on a full disk.")
+_QUEUED = gauge("tsdb_log_queue_records", "Log records waiting to be written; at most 10000.")
+_DROPPED = counter(
+    "tsdb_log_records_dropped_total", "Log records dropped because the queue was full; the log marks the gaps."
+)
+_FAILED = counter("tsdb_log_write_errors_total", "Failed writes to a log file, for example on a full disk.")
 
 _LEVEL_COLOURS = {"DEBUG": "\x1b[34m", " INFO": "\x1b[32m", " WARN": "\x1b[33m", "ERROR": "\x1b[31m"}
 _COLOUR_OFF = "\x1b[0m"

@@ -118,6 +118,6 @@ def _declare(name: str, type: str, labels: Sequence[str], help: str) -> None:
 
 _APP_VERSION = gauge(
     "tsdb_app_version",
-    "Always 1; the labels say which program and version this is.",
+    "Always 1; the labels carry program and version.",
     labels=("version", "short_version", "app"),
 )

@@ -33,13 +33,13 @@ COMPLAINT_SECONDS_MIN = 60.0
 # What complains about every batch while a collector is away: `SpanQueue` says it once a minute.
 _NOISY_LOGGER = "opentelemetry.exporter.otlp.proto.grpc.exporter"
 
-_SENT = counter("tsdb_tracing_spans_sent_total", "Spans that the collector has taken.")
+_SENT = counter("tsdb_tracing_spans_sent_total", "Spans that the collector has accepted.")
 _DROPPED = counter(
     "tsdb_tracing_spans_dropped_total",
-    "Spans that were not sent, by reason: queue (it was full), collector (it did not take them), stop (no time left).",
+    "Spans that were not sent.",
     labels=("reason",),
 )
-_QUEUED = gauge("tsdb_tracing_queue_spans", "Spans that wait to be sent; the queue holds 8192.")
+_QUEUED = gauge("tsdb_tracing_queue_spans", "Spans waiting to be sent; at most 8192.")
 _TOO_MANY = "they come faster than the collector takes them"
 _log = get_logger("tsdb.tracing")
 
@@ -103,7 +103,7 @@ class SpanQueue:
         if left := len(self._spans):
             self._spans.clear()
             self._drop(left, "stop")
-            _log.warning("spans were not sent before the end", spans=left)
+            _log.warning("spans were not sent before the process ended", spans=left)
 
     def _run(self) -> None:
         while True:

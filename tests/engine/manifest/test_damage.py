@@ -214,8 +214,8 @@ def rewrite(store: MemoryStore, name: str, **changes: object) -> None:
         ({"region_id": 9}, "belongs to region 9"),
         ({"epoch": 0}, "the epoch went backwards, from 1 to 0"),
         ({"actions": [{"kind": "merge"}]}, "the action 'merge' is unknown"),
-        ({"actions": [{"kind": "edit"}]}, "it cannot be understood: KeyError"),
-        ({"actions": 3}, "it cannot be understood: TypeError"),
+        ({"actions": [{"kind": "edit"}]}, "it cannot be parsed: KeyError"),
+        ({"actions": 3}, "it cannot be parsed: TypeError"),
         ({"actions": [{"kind": "forget", "file_ids": ["x"]}]}, "forgotten that were not removed"),
     ],
 )

@@ -290,7 +290,7 @@ def test_bytes_that_change_between_opening_and_replaying_are_noticed(log: Path) 
         segment = segments(log)[1]
         place = data_frames_in(segment)[0].offset + offset
         flip_bit(segment, place)
-        with pytest.raises(WalCorrupted, match="was sound when the log was opened"):
+        with pytest.raises(WalCorrupted, match="was intact when the log was opened"):
             replayed(wal)
         wal.seal(clean=False)
         flip_bit(segment, place)

@@ -133,7 +133,7 @@ def test_a_histogram_that_contradicts_itself_is_refused_whole() -> None:
     assert [each.place for each in parsed.rejections] == [0, 1, 2]
     assert "2 bounds and 2 buckets, expected 3" in parsed.rejections[0].reason
     assert "hold 3 values, its count is 4" in parsed.rejections[1].reason
-    assert "do not rise" in parsed.rejections[2].reason
+    assert "are not ascending" in parsed.rejections[2].reason
 
 
 def test_buckets_of_an_exponential_histogram_end_where_its_scale_says() -> None:

@@ -161,7 +161,7 @@ def test_several_tables_are_written_or_none(served: RunningServer) -> None:
             "expected 12 bytes, received 1",
         ),
         (v1.GreptimeRequest(), "contains nothing"),
-        (v1.GreptimeRequest(ddl=v1.DdlRequest()), "defines nothing"),
+        (v1.GreptimeRequest(ddl=v1.DdlRequest()), "no definition"),
         (v1.GreptimeRequest(query=v1.QueryRequest()), "has no query"),
     ],
 )

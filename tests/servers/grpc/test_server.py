@@ -420,7 +420,7 @@ def test_prefer_means_plain_text_and_the_log_says_so(tmp_path: Path, caplog: pyt
     files = Files(tmp_path)
     with running_server(tmp_path / "d", tls=files.tls(TlsMode.PREFER)) as running:
         assert running.call(HANDLE, WRITE)
-    assert "plain text only is served" in caplog.text
+    assert "only plain text is served" in caplog.text
 
 
 def test_clients_show_a_certificate_of_the_ca_in_the_name_of_their_user(tmp_path: Path) -> None:

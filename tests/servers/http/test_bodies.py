@@ -57,7 +57,7 @@ async def test_a_body_that_is_not_announced_is_refused_when_there_is_no_room() -
     bodies = BodyMemory(100)
     bodies.reserve_now(150, 0)
     bodies.reserve_now(50, 150)
-    with pytest.raises(Busy, match="bodies of the requests under way"):
+    with pytest.raises(Busy, match="bodies of the requests in progress"):
         bodies.reserve_now(1, 0)
     bodies.give_back(200)
     bodies.reserve_now(1, 0)

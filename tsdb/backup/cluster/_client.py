@@ -62,7 +62,7 @@ class RemoteJob:
             if time.monotonic() - self._heard > AWAY_SECONDS_MAX:
                 raise BackupFailed(
                     f"datanode {self._peer.node_id}, which made the backup, does not answer: {error}",
-                    hint="run it again: what is copied is not copied again",
+                    hint="run it again: files that were copied are not copied again",
                 ) from error
             return BackupState.RUNNING
         return str(self._described["state"])
@@ -99,7 +99,7 @@ class RemoteRestore:
         except InvalidArguments as error:
             # It does not know of the restore any more.
             raise BackupFailed(
-                f"datanode {self._peer.node_id}, which restored the table, was started again", hint="try again"
+                f"datanode {self._peer.node_id}, which restored the table, was restarted", hint="try again"
             ) from error
         if not is_ended:
             time.sleep(seconds)
@@ -148,7 +148,7 @@ class ClusterBackups:
             except NodeUnavailable as error:
                 _log.warning(f"a datanode cannot {what}; another one is asked", peer=peer, error=error)
                 problem = error
-        raise BackupFailed(f"no datanode answers that could {what}", reason=str(problem), hint="start one")
+        raise BackupFailed(f"no datanode that could {what} answers", reason=str(problem), hint="start one")
 
     def find(self, job_id: str) -> RemoteJob:
         found = _ID.fullmatch(job_id)
@@ -167,5 +167,5 @@ class ClusterBackups:
 def _id_of(answer: Mapping[str, Any]) -> str:
     found = answer.get("id")
     if not isinstance(found, str):
-        raise BackupFailed("a datanode did not say what it has begun; is it of another version?")
+        raise BackupFailed("the answer of a datanode is incomplete; does it run another version?")
     return found

@@ -95,7 +95,7 @@ class ClusterCopies:
             self._nodes.copy(work.peer, region_ids, skips_damaged=skips_damaged)
             work.heard = time.monotonic()
         except TsdbError as error:
-            _log.warning("a datanode does not begin to copy; it is asked again", peer=work.peer, error=error)
+            _log.warning("a datanode does not start to copy; retrying", peer=work.peer, error=error)
             self._lose(work, region_ids)
             self._check_missed(region_ids[0], error)
 
@@ -205,7 +205,7 @@ class ClusterCopies:
                 "a table was changed while one of its regions moved to another datanode",
                 table=first.table,
                 region_id=facts.region_id,
-                hint="run the backup again: what is copied is not copied again",
+                hint="run the backup again: files that were copied are not copied again",
             )
         if not self._request.skips_damaged and facts.damaged:
             raise BackupFailed(f"a data file is quarantined: {facts.damaged[0]}", table=first.table)
@@ -215,7 +215,7 @@ class ClusterCopies:
             "a table was dropped while one of its regions moved to another datanode",
             table=self._pinned[region_id].table,
             region_id=region_id,
-            hint="run the backup again: what is copied is not copied again",
+            hint="run the backup again: files that were copied are not copied again",
         )
 
     def _report(self) -> None:

@@ -36,7 +36,9 @@ def note_catalog(engine: Engine, request: Mapping[str, Any]) -> dict[str, Any]:
     """Note a change of the metadata of the cluster; it is in the store when this returns."""
     node_log = engine.context.wal.node_log
     if node_log is None or node_log.journal is None:
-        raise Unsupported("this datanode does not keep its log", hint="set wal.shared.retention on all datanodes")
+        raise Unsupported(
+            "this datanode does not retain its shared log", hint="set wal.shared.retention on all datanodes"
+        )
     node_log.journal.write_catalog(read_catalog_note(request))
     return {}
 
@@ -54,7 +56,7 @@ def join_positions(
     found: dict[int, NodePosition] = {}
     for node, answer in answers.items():
         if isinstance(answer, TsdbError):
-            _log.info("a datanode does not say where its log is", node=node, error=answer)
+            _log.info("a datanode did not report the position of its log", node=node, error=answer)
             continue
         position = answer.get("position")
         reason = _why_not(own, position)

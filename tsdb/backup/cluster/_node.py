@@ -284,7 +284,7 @@ class BackupNode:
                 if is_last:
                     self._reaper = None
             for part in released:
-                _log.warning("a backup is not heard of any more; its files are let go", regions=len(part.pinned))
+                _log.warning("a backup is no longer polled; its files are released", regions=len(part.pinned))
                 part.release()
             if is_last:
                 return

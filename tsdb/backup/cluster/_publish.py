@@ -47,7 +47,7 @@ class ClusterMetadata:
         if key is not None:
             raise RestoreRefused("the cluster has tables or users", found=key, hint="use an empty metadata store")
         if not self._store.transact([Absent(RESTORE_MARK)], [PutKey(RESTORE_MARK, content)]):
-            raise RestoreRefused("another restore into this cluster has just begun")
+            raise RestoreRefused("another restore into this cluster has just started")
 
     def publish(self, metadata: KvStore) -> None:
         """Write all keys, and remove the mark with the last of them."""

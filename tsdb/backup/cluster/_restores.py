@@ -130,7 +130,7 @@ class TableRestores:
         """Cancel a job that nobody asks for any more."""
         while not job.ended.wait(min(_LOOK_SECONDS, self._lease_seconds / 4)):
             if time.monotonic() - job.heard > self._lease_seconds:
-                _log.warning("the restore of a table is not asked for any more; it is cancelled", id=job.id)
+                _log.warning("the restore of a table is no longer polled; it is cancelled", id=job.id)
                 job.cancel()
                 return
 

@@ -218,8 +218,8 @@ class _Capturing:
             if time.monotonic() - since > self._times.away_seconds:
                 if not found.failed:
                     raise BackupFailed(
-                        "changes of tables could not be held back until the metadata and all regions were taken",
-                        hint="does one metadata server lead? Try again later",
+                        "schema changes could not be paused until the metadata and all regions were captured",
+                        hint="check that a metadata server is the leader, then try again",
                     )
                 self._give_up(found.failed)
                 since = time.monotonic()
@@ -256,7 +256,7 @@ class _Capturing:
         try:
             found.was_held = self._link.release_tables(token)
         except TsdbError as error:
-            _log.warning("tables may have changed while a backup was taken; that is tried again", error=error)
+            _log.warning("tables may have changed while a backup was taken; retrying", error=error)
         return found
 
     def _take_metadata(self) -> _Pins:
@@ -297,9 +297,9 @@ class _Capturing:
                 problem = error
             time.sleep(min(0.05, self._times.pause_seconds))
         raise BackupFailed(
-            f"changes of tables were not over within {self._times.away_seconds:g} s",
+            f"schema changes in progress did not end within {self._times.away_seconds:g} s",
             reason=None if problem is None else str(problem),
-            hint="does a metadata server lead? Try again later",
+            hint="check that a metadata server is the leader, then try again",
         ) from problem
 
     def _without_dropped(self, failed: Mapping[RegionId, TsdbError]) -> list[RegionId]:

@@ -201,7 +201,7 @@ def _read(read: Callable[[], _T], what: str) -> _T:
     try:
         return read()
     except _UNREADABLE as error:
-        raise InvalidArguments(f"{what} cannot be understood: {error!r}") from error
+        raise InvalidArguments(f"{what} cannot be parsed: {error!r}") from error
 
 
 def _whole(value: Any) -> int:

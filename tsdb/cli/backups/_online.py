@@ -100,6 +100,6 @@ class _Watch:
         quoted = ", ".join("'" + each.replace("'", "''") + "'" for each in arguments)
         with run_statement(self._address, f"ADMIN {function}({quoted})") as result:
             if not isinstance(result, ResultRows):
-                raise InvalidArguments("the server did not answer with a row; is it of another version?")
+                raise InvalidArguments("the server did not answer with a row; does it run another version?")
             answer: str = result.read_all().column(0)[0].as_py()
             return answer

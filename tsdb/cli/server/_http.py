@@ -1,7 +1,7 @@
 """Requests over HTTP/1.1, with the standard library: answers are read as they arrive.
 
 A request can be cancelled from any thread, or by KeyboardInterrupt in the reading one: closing the connection is what
-tells the server that the client has left.
+tells the server that the client disconnected.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ class HttpAnswer:
             return self._answer.read(size)
         except IncompleteRead as error:
             hint = "its log has the reason; what was received is not complete"
-            raise IncompleteAnswer("the server ended the answer before its end", hint=hint) from error
+            raise IncompleteAnswer(
+                "the server closed the connection before the end of the response", hint=hint
+            ) from error
         except (OSError, HTTPException) as error:
             raise _broken(self._address, error) from error
 
@@ -108,7 +110,7 @@ class HttpAnswer:
         try:
             return self._answer.readline(size)
         except IncompleteRead as error:
-            raise IncompleteAnswer("the server ended the answer before its end") from error
+            raise IncompleteAnswer("the server closed the connection before the end of the response") from error
         except (OSError, HTTPException) as error:
             raise _broken(self._address, error) from error
 
@@ -118,7 +120,7 @@ def _broken(address: ServerAddress, error: Exception) -> IncompleteAnswer:
     if isinstance(error, TimeoutError):
         return IncompleteAnswer(f"no answer from {address.url} within {limit:g} s", hint="raise --timeout")
     what = str(error) or type(error).__name__
-    return IncompleteAnswer(f"the connection to {address.url} broke: {what}")
+    return IncompleteAnswer(f"the connection to {address.url} was lost: {what}")
 
 
 @contextmanager

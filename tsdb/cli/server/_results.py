@@ -109,7 +109,7 @@ def _batches(reader: pa.ipc.RecordBatchStreamReader, stream: _Readable) -> Itera
             if batch.num_rows:
                 yield batch
     except pa.ArrowInvalid as error:
-        raise IncompleteAnswer(f"the answer broke off: {error}") from error
+        raise IncompleteAnswer(f"the response was interrupted: {error}") from error
     stream.drain()
 
 
@@ -145,7 +145,7 @@ class _Readable:
 def _read_json(answer: HttpAnswer) -> StatementResult:
     body = answer.read(_JSON_BYTES_MAX + 1)
     if len(body) > _JSON_BYTES_MAX:
-        raise IncompleteAnswer(f"the answer is larger than {_JSON_BYTES_MAX} bytes")
+        raise IncompleteAnswer(f"the response is larger than {_JSON_BYTES_MAX} bytes")
     outputs = orjson.loads(body).get("output") or [{"affectedrows": 0}]
     last = outputs[-1]
     return AffectedRows(last["affectedrows"]) if "affectedrows" in last else _rows_of_json(last["records"])

@@ -57,7 +57,7 @@ def run_meta(shell: Shell, line: str) -> None:
         raise InvalidMetaCommand(f"there is no command \\{name}", hint=hint)
     words = [rest.strip()] if command.words_max < 0 and rest.strip() else _words(rest)
     if 0 <= command.words_max < len(words):
-        raise InvalidMetaCommand(f"\\{name} takes fewer words", hint=f"usage: {command.usage}")
+        raise InvalidMetaCommand(f"\\{name} takes fewer arguments", hint=f"usage: {command.usage}")
     command.run(shell, words)
 
 
@@ -65,7 +65,7 @@ def _words(text: str) -> list[str]:
     try:
         found = shlex.split(text.strip().rstrip(";"), comments=False)
     except ValueError as error:
-        raise InvalidMetaCommand(f"the words of the command cannot be read: {error}") from error
+        raise InvalidMetaCommand(f"the arguments of the command cannot be parsed: {error}") from error
     return found
 
 
@@ -274,12 +274,12 @@ COMMANDS = {
     "timing": MetaCommand(_timing, "\\timing [on|off]", "show how long statements take"),
     "x": MetaCommand(_expand, "\\x [on|off]", "print a block for each row instead of a table"),
     "format": MetaCommand(_format, f"\\format [{'|'.join(FORMAT_NAMES)}]", "the format of results"),
-    "o": MetaCommand(_output, "\\o [FILE]", "print results to a file, or again here"),
+    "o": MetaCommand(_output, "\\o [FILE]", "print results to a file, or to the terminal again"),
     "i": MetaCommand(_include, "\\i FILE", "run the statements of a file"),
-    "watch": MetaCommand(_watch, "\\watch [SECONDS [TIMES]]", "run the last statement again and again", 2),
+    "watch": MetaCommand(_watch, "\\watch [SECONDS [TIMES]]", "repeat the last statement", 2),
     "plot": MetaCommand(_plot, "\\plot [QUERY]", "draw the query, or the last one, as a chart over time", -1),
-    "promql": MetaCommand(_promql, "\\promql [on|off]", "change the language between SQL and PromQL"),
-    "sql": MetaCommand(_sql, "\\sql", "change the language to SQL", 0),
+    "promql": MetaCommand(_promql, "\\promql [on|off]", "switch between SQL and PromQL"),
+    "sql": MetaCommand(_sql, "\\sql", "switch to SQL", 0),
     "range": MetaCommand(_range, "\\range [DURATION [STEP]|off]", "evaluate PromQL over the last DURATION", 2),
 }
 

@@ -70,7 +70,7 @@ def _time_column(schema: pa.Schema) -> int:
     for at, field in enumerate(schema):
         if pt.is_timestamp(field.type):
             return at
-    raise PlotImpossible("the result has no timestamp column to draw along", hint="select the time column too")
+    raise PlotImpossible("the result has no timestamp column for the x axis", hint="select the time column too")
 
 
 def _lines(rows: pa.Table, time: int) -> tuple[list[PlottedLine], int]:

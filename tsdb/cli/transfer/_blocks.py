@@ -103,7 +103,7 @@ def _read(stream: BinaryIO) -> bytes:
     try:
         return stream.read(BLOCK_BYTES)
     except (OSError, EOFError) as error:
-        raise UnreadableSource(f"the source cannot be read on: {error}") from error
+        raise UnreadableSource(f"the rest of the source cannot be read: {error}") from error
 
 
 def _cut(data: bytes, quotes: Quotes, *, is_last: bool) -> tuple[int, Offsets]:

@@ -129,7 +129,7 @@ class Importer:
         self._tell(written.rejected)
         total = self._state.rejected + len(written.rejected)
         if total > self._limits.errors_max:
-            hint = "mend them, or allow some with --max-errors; the import continues where it was"
+            hint = "fix them, or allow some with --max-errors; the import continues where it stopped"
             raise TooManyErrors(f"{total} rows were rejected, {self._limits.errors_max} are allowed", hint=hint)
         self._waiting.popleft()
         self._state.position = piece.position

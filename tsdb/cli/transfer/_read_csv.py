@@ -76,7 +76,7 @@ class CsvSource(FileSource):
                 )
             return list(self._options.columns), block
         if len(set(names)) != len(names) or not all(names):
-            raise UnreadableSource(f"the first line of {self.name} has a name twice, or an empty one: {record.strip()}")
+            raise UnreadableSource(f"the first line of {self.name} has a duplicate or an empty name: {record.strip()}")
         lines = record.count("\n")
         data = block.data[end:]
         starts = block.starts[1:] - end

@@ -57,7 +57,7 @@ class ParquetSource(FileSource):
         known = type_of_field(field)
         if known is None:
             raise UnreadableSource(
-                f"the column {field.name} of {self.name} has the type {field.type}, which no table has",
+                f"the column {field.name} of {self.name} has the type {field.type}, which tables do not support",
                 hint="leave it out with --columns",
             )
         return known

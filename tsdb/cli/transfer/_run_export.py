@@ -104,7 +104,7 @@ def _plan(address: ServerAddress, options: ExportOptions, kind: str) -> tuple[st
     """Return the query, and what of its columns is time and tags."""
     zone = _zone(options.time_zone)
     if (options.table is None) == (options.query is None):
-        raise InvalidArguments("name a table or give a --query, one of them")
+        raise InvalidArguments("pass either a table or --query")
     if options.query is not None:
         if options.start or options.end:
             raise InvalidArguments("--start and --end are for tables; a query has its own WHERE")
@@ -140,7 +140,7 @@ def _zone(name: str) -> str:
 def _format_of(name: str) -> str:
     found = _SUFFIXES.get(Path(name).suffix)
     if found is None:
-        raise InvalidArguments(f"the format of {name} is not clear from its name", hint="say it with --format")
+        raise InvalidArguments(f"the format of {name} cannot be inferred from its name", hint="pass --format")
     return found
 
 

@@ -115,7 +115,7 @@ def _import_one(address: ServerAddress, source: ImportSource, options: ImportOpt
         source.name, source.size, is_quiet=options.is_quiet, is_bytes=not isinstance(source, ParquetSource)
     ) as view:
         if not options.is_quiet and state.position:
-            view.note(f"{source.name}: continues behind {state.rows:,} rows; --restart begins again")
+            view.note(f"{source.name}: continues after {state.rows:,} rows; --restart starts over")
         elif not options.is_quiet and is_other:
             view.note(f"{source.name}: source or options have changed since it was interrupted; begins at the start")
         before = state.rows
@@ -167,13 +167,13 @@ def _format_of(name: str) -> str:
     for suffix in reversed(Path(name.removesuffix(".gz")).suffixes):
         if suffix in _SUFFIXES:
             return _SUFFIXES[suffix]
-    raise InvalidArguments(f"the format of {name} is not clear from its name", hint="say it with --format")
+    raise InvalidArguments(f"the format of {name} cannot be inferred from its name", hint="pass --format")
 
 
 def _row_maker(address: ServerAddress, name: str, options: ImportOptions, source: str) -> RowMaker:
     table = options.table or (Path(name).name.partition(".")[0] if name != "-" else "")
     if not table:
-        raise InvalidArguments("say with --table where the rows of the standard input go")
+        raise InvalidArguments("pass --table for rows from standard input")
     try:
         zone = canonical_zone(options.time_zone)
     except InvalidTimeZone as error:

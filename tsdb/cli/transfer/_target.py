@@ -89,7 +89,7 @@ def plan_table(options: TargetOptions, inferred: Mapping[str, DataType], times: 
     if time not in options.types:
         if (inferred[time].is_integer or inferred[time].is_float) and times.unit is None:
             raise UnusableTable(
-                f"the time column {time} holds numbers", hint="say of which unit: --time-format s, ms, us or ns"
+                f"the time column {time} holds numbers", hint="pass the unit: --time-format s, ms, us or ns"
             )
         columns[time] = columns[time] if columns[time].is_timestamp else time_type(times)
     if not columns[time].is_timestamp:
@@ -124,7 +124,7 @@ def _check_names(wanted: Sequence[str] | Mapping[str, DataType], known: Mapping[
         if name not in known:
             near = nearest(name, known)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-            raise UnusableTable(f"{option} names {name}, which is no column of the source", hint=hint)
+            raise UnusableTable(f"{option} names {name}, which is not a column of the source", hint=hint)
 
 
 def parse_types(text: str) -> dict[str, DataType]:
@@ -147,5 +147,5 @@ def parse_type(text: str) -> DataType:
         numbers = [int(each) for each in (match[2] or "").split(",") if each.strip()]
         known = type_of_name(words[0], numbers, is_unsigned=is_unsigned)
     if known is None:
-        raise InvalidArguments(f"{text.strip()!r} is no type of a column", hint="such as double, bigint, timestamp(3)")
+        raise InvalidArguments(f"{text.strip()!r} is not a column type", hint="such as double, bigint, timestamp(3)")
     return known

@@ -59,7 +59,9 @@ def database_from(job: CopyJob) -> int:
         table = tables.get(file.name.removesuffix(suffix))
         with_file = f"file {file.name}"
         if table is None:
-            errors.add(InvalidArguments(f"there is no table for the {with_file}", hint="create it first"), with_file)
+            errors.add(
+                InvalidArguments(f"there is no table for the file {with_file}", hint="create it first"), with_file
+            )
         else:
             total += errors.run(partial(job.table_from, table, file, str(file)), with_file)
     return total

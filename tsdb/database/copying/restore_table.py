@@ -46,15 +46,13 @@ def restore_table(arguments: Sequence[Any], services: Services, session: Session
     """`restore_table(place, backup, table[, new_name[, to_time]])`: return the number of rows."""
     if not 3 <= len(arguments) <= 5 or not all(isinstance(each, str) for each in arguments):
         raise InvalidArguments(
-            "restore_table takes the place, the backup or 'latest', the table, a new name or '', and a time"
+            "restore_table takes the destination, the backup or 'latest', the table, a new name or '', and a time"
         )
     place, backup, wanted, new_name, to_time = (*arguments, "", "")[:5]
     source = wanted if "." in wanted else f"{session.database}.{wanted}"
     backups, scratch = services.backups, services.scratch
     if backups is None or (scratch is None and not isinstance(backups, ClusterBackups)):
-        raise Unsupported(
-            "this server restores no tables: it keeps nothing", hint="restore them with tsdb restore --table"
-        )
+        raise Unsupported("this database cannot restore tables", hint="restore them with tsdb restore --table")
     database, name = resolve(Name(tuple((new_name or source).split("."))), session)
     check_writable(database)
     services.catalog.database(database)

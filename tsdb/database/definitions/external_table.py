@@ -62,7 +62,9 @@ def _inferred(path: Path, files: FileOptions) -> tuple[ColumnInfo, ...]:
     for position, field in enumerate(schema):
         kind = type_of_field(field)
         if kind is None:
-            raise InvalidArguments(f"column {field.name} of the file has a type no table has: {field.type}")
+            raise InvalidArguments(
+                f"column {field.name} of the file has a type that tables do not support: {field.type}"
+            )
         columns.append(ColumnInfo(ColumnId(position), field.name, kind, Semantic.FIELD))
     return tuple(columns)
 

@@ -42,7 +42,7 @@ def _check_columns(statement: Update, table: TableInfo) -> None:
     keys = {column.name for column in table.tags}
     for name, _ in statement.assignments:
         if name not in table.by_name:
-            raise ColumnNotFound(f"Column {name} not exists in table {table.name}")
+            raise ColumnNotFound(f"Column {name} does not exist in table {table.name}")
         what = "the time index" if name == table.time_index.name else "a tag" if name in keys else None
         if what is not None:
             raise InvalidArguments(

@@ -163,7 +163,7 @@ def _type(field: pa.Field) -> DataType:
     kind = type_of_field(field)
     if kind is None:
         raise InvalidArguments(
-            f"column {field.name!r} holds {field.type}, which no column of a table can hold",
+            f"column {field.name!r} holds {field.type}, which tables do not support",
             hint="turn it into text or split it into columns",
         )
     return kind

@@ -110,7 +110,7 @@ class Planner:
             raise InvalidArguments(f"{rows.table} is a view, which cannot be written to")
         if not request.may_create:
             raise InvalidArguments(
-                "it does not exist, and the hint auto_create_table forbids to create it", hint="create it first"
+                "it does not exist, and the hint auto_create_table=false forbids creating it", hint="create it first"
             )
         return self.draft(rows, database, request)
 

@@ -21,10 +21,8 @@ REASON_CHARS_MAX = 1_000
 VALUE_CHARS_MAX = 100
 """Texts come from the sender: what is kept of one has a bound."""
 
-_REJECTED = counter(
-    "tsdb_ingest_rejected_rows_total", "Rows that were refused, by protocol and reason.", labels=("protocol", "reason")
-)
-_ACCEPTED = counter("tsdb_ingest_rows_total", "Rows that were written, by protocol.", labels=("protocol",))
+_REJECTED = counter("tsdb_ingest_rejected_rows_total", "Rows refused.", labels=("protocol", "reason"))
+_ACCEPTED = counter("tsdb_ingest_rows_total", "Rows written.", labels=("protocol",))
 
 
 class RejectionLog:

@@ -105,7 +105,7 @@ def _wait(future: Future[int], token: WriteToken, seconds_max: float) -> Sent:
 def _unanswered(seconds: float) -> DeadlineExceeded:
     return DeadlineExceeded(
         f"the log did not answer within {seconds:g} s, the write may still take effect",
-        hint="look at the disk or the object store of the log; writing the same rows again is safe unless the table "
+        hint="check the disk or the object store of the log; writing the same rows again is safe unless the table "
         "keeps duplicates (append_mode)",
     )
 

@@ -133,7 +133,7 @@ def _column_type(rows: TableRows, name: str) -> DataType:
         return DataType(Kind.STRING)
     kind = type_of_arrow(values.type)
     if kind is None:
-        raise InvalidArguments(f"column {name} comes as {values.type}, which no column of a table can hold")
+        raise InvalidArguments(f"column {name} has the type {values.type}, which tables do not support")
     return kind
 
 

@@ -33,7 +33,7 @@ def wait_for(appended: Future[None], timeout_s: float) -> None:
         appended.result(timeout_s)
     except TimeoutError:
         raise DeadlineExceeded(
-            f"the log did not take an entry within {timeout_s:g} s", hint="look at the store of the log"
+            f"the log did not take an entry within {timeout_s:g} s", hint="check the store of the log"
         ) from None
 
 
@@ -186,7 +186,7 @@ class LogIndex:
     def _last_known(self, region_id: int) -> int:
         if region_id in self._quarantined:
             raise WalCorrupted(
-                "the region lost entries to damage in the log and takes no more",
+                "the region lost entries to damage in the log and accepts no more",
                 region_id=region_id,
                 hint="repair the log, or drop the table",
             )

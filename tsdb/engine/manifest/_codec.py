@@ -110,4 +110,4 @@ def _parse(content: bytes, path: str, read: Callable[[dict[str, Any]], _T]) -> _
             raise ManifestCorrupted(file=path, reason=reason, hint="start the version of the server that wrote it")
         return read(value)
     except _UNREADABLE as error:
-        raise ManifestCorrupted(file=path, reason=f"it cannot be understood: {error!r}") from error
+        raise ManifestCorrupted(file=path, reason=f"it cannot be parsed: {error!r}") from error

@@ -154,7 +154,7 @@ def _finish(context: EngineContext, job: HandInJob, written: list[WrittenFile]) 
     crash_point("hand_in.after_manifest")
     rows = sum(entry.rows for entry in job.entries)
     LATE_ROWS.inc(rows)
-    _log.warning("rows of a node that was lost were handed in", region=job.region.id, table=job.region.table, rows=rows)
+    _log.warning("late rows of a lost node were received", region=job.region.id, table=job.region.table, rows=rows)
     job.done.set_result(_results(job.takeovers))
 
 
@@ -224,7 +224,7 @@ def _fill_memtables(context: EngineContext, job: HandInJob, entries: Sequence[La
                 memtables.append(context.new_memtable(schema, options, job.region.window_seconds))
             payload = receive_payload(entry.payload, crc=entry.crc, codec=entry.codec, raw_bytes=entry.raw_bytes)
             if entry.kind not in _KINDS:
-                raise InvalidArguments("an entry that is handed in has neither rows nor deletions", kind=entry.kind)
+                raise InvalidArguments("a late entry has neither rows nor deletions", kind=entry.kind)
             batch = open_payload(schema, payload, FrameKind(entry.kind), rows=entry.rows, version=entry.schema_version)
             memtables[-1].append(batch, entry.base_sequence, nbytes=payload.raw_bytes)
     except BaseException:

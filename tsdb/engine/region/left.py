@@ -99,7 +99,7 @@ class LeftRegions:
     def _find(self, region: tuple[RegionId, str | None]) -> LeftState | None:
         region_id, directory = region
         if directory is None:
-            _log.warning("the log holds rows of a region, and nothing says where that is", region=region_id)
+            _log.warning("the log has rows of a region whose directory is unknown", region=region_id)
             return None
         try:
             return _read_state(self._context, region_id, directory)

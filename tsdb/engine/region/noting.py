@@ -27,7 +27,7 @@ CHANGED = "changed"
 DISCARDED = "rows in memory were discarded"
 """By `ADMIN discard_unflushed`."""
 FILES_REMOVED = "data files were removed by a range of time"
-HANDED_IN = "rows of a node that was lost were handed in"
+HANDED_IN = "late rows of a lost node were received"
 
 
 def journal_of(context: EngineContext) -> Journal | None:

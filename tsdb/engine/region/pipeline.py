@@ -177,4 +177,4 @@ def _apply(group: _Group) -> None:
 def _stop(region: Region, error: BaseException) -> None:
     """The log took an entry that does not follow the last one, against its promise: only a start can sort that out."""
     region.access.stop(f"the log has an entry behind one that it refused ({error})")
-    _log.error("a region takes no more writes until a restart", region=region.id, table=region.table, error=error)
+    _log.error("a region accepts no more writes until a restart", region=region.id, table=region.table, error=error)

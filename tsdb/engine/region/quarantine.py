@@ -129,7 +129,7 @@ def release(context: EngineContext, region: Region, file_ids: Sequence[str]) -> 
         crash_point("release.before_manifest")
         region.commit(context, Edit(released=recorded))
         crash_point("release.after_manifest")
-    _log.info("files are quarantined no more", region=region.id, table=region.table, files=len(whole))
+    _log.info("files are no longer quarantined", region=region.id, table=region.table, files=len(whole))
     return len(whole)
 
 
@@ -148,13 +148,13 @@ def _give_up(context: EngineContext, region: Region, file_id: str) -> int:
         raise InvalidArguments(
             f"the data file {file_id!r} is not quarantined",
             region_id=region.id,
-            hint="ADMIN verify_table finds damaged files; only those can be given up",
+            hint="ADMIN verify_table finds damaged files; only those can be dropped",
         )
     crash_point("give_up.before_manifest")
     region.commit(context, Edit(removed=(file_id,)))
     crash_point("give_up.after_manifest")
     _log.warning(
-        "a damaged file is given up with its rows",
+        "a damaged file is dropped with its rows",
         region=region.id,
         table=region.table,
         file=data_path(region.directory, file_id),

@@ -59,7 +59,7 @@ def finish_drops(context: EngineContext, directories: Iterable[str]) -> set[str]
             finish_drop(context, region_of(directory), directory)
         except TsdbError as error:
             unfinished.add(directory)
-            _log.warning("a dropped region is left to the next start", directory=directory, error=error)
+            _log.warning("a dropped region is deleted at the next start", directory=directory, error=error)
     return unfinished
 
 
@@ -114,7 +114,7 @@ def open_patiently(open_it: Callable[[], T]) -> T:
             # An answer that was cut off looks like damage, too.
             if not (is_outage(error) or (isinstance(error, ManifestCorrupted) and attempt == 0)):
                 raise
-            _log.warning("a region could not be opened, that is tried again", error=error, seconds=seconds)
+            _log.warning("a region could not be opened; retrying", error=error, seconds=seconds)
             time.sleep(seconds)
     return open_it()
 

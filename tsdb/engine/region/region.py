@@ -124,7 +124,7 @@ class Region:
         """Take no more writes: another writer has the region, or a commit may not be durable."""
         is_lost = isinstance(error, ManifestFenced)
         if self.access.is_writable:
-            what = "a region leads elsewhere" if is_lost else "a region takes no more writes until a restart"
+            what = "a region leads elsewhere" if is_lost else "a region accepts no more writes until a restart"
             _log.error(what, region=self.id, table=self.table, error=error)
         self.access.stop(f"it leads elsewhere: {error}" if is_lost else str(error), leads_elsewhere=is_lost)
         if is_lost and not self.access.is_lost:

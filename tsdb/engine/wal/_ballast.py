@@ -77,7 +77,7 @@ class Ballast:
         if self._free_bytes() < self._size_bytes + self._size_bytes // _FREE_FACTOR or not self._allocate():
             return False
         self._is_held, self.is_released = True, False
-        _log.warning("there is space on the disk again: appends go on")
+        _log.warning("there is space on the disk again: appends continue")
         return True
 
     def _drop(self) -> None:

@@ -152,7 +152,7 @@ class Committer:
                 raise DeadlineExceeded(
                     f"the log did not take the entry within {timeout_s:g} s",
                     queued_bytes=self._queued_bytes,
-                    hint="send less at a time, or look at the speed of the disk",
+                    hint="send less at a time, or check the speed of the disk",
                 )
             if self._broken is not None:
                 raise self._unavailable()
@@ -310,13 +310,13 @@ class Committer:
     def _unavailable(self) -> TsdbError:
         return StorageUnavailable(
             f"the log in {self._where} is broken: {self._broken}",
-            hint="look at the disk and restart; everything acknowledged is replayed",
+            hint="check the disk and restart; everything acknowledged is replayed",
         )
 
     def _full(self) -> TsdbError:
         return StorageFull(
             f"there is no space for the log in {self._where}",
-            hint="free space on the disk; writes go on by themselves",
+            hint="free space on the disk; writes resume automatically",
         )
 
 

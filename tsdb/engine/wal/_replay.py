@@ -163,8 +163,8 @@ class Replay:
     def _changed(self, region_id: int, entry_id: int, segment: int | None) -> WalCorrupted:
         where = {} if segment is None else {"segment": f"{segment:016x}"}
         return WalCorrupted(
-            f"entry {entry_id} was sound when the log was opened and is not any more",
+            f"entry {entry_id} was intact when the log was opened and is damaged now",
             region_id=region_id,
             **where,
-            hint="look at the disk and restart",
+            hint="check the disk and restart",
         )

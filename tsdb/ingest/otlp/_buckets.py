@@ -38,7 +38,7 @@ def explicit_buckets(point: HistogramDataPoint) -> Iterator[tuple[str, int]]:
             f"the histogram has {len(bounds)} bounds and {len(counts)} buckets, expected {len(bounds) + 1}"
         )
     if any(low >= high for low, high in pairwise(bounds)):
-        raise InvalidArguments("the bounds of the histogram do not rise")
+        raise InvalidArguments("the bounds of the histogram are not ascending")
     if counts and sum(counts) != point.count:
         raise InvalidArguments(f"the buckets of the histogram hold {sum(counts)} values, its count is {point.count}")
     if counts:

@@ -89,12 +89,12 @@ class EtcdFailure(Exception):
         where = {"endpoint": self.endpoint}
         match self.kind:
             case FailureKind.DENIED | FailureKind.TOKEN:
-                hint = "look at the user, its password and its permissions in etcd"
+                hint = "check the user, its password and its permissions in etcd"
                 return KvDenied(f"etcd refuses access: {self.details}", hint=hint, **where)
             case FailureKind.LEASE_GONE:
                 return LeaseLost(f"the lease has ended: {self.details}", **where)
             case FailureKind.TOO_LARGE:
-                return KvTooLarge(f"etcd does not take so much at once: {self.details}", **where)
+                return KvTooLarge(f"the request is too large for etcd: {self.details}", **where)
             case FailureKind.FULL:
                 hint = "compact its history, defragment it and disarm its alarm, or raise its quota"
                 return KvUnavailable(f"etcd has no space left: {self.details}", hint=hint, **where)

@@ -6,7 +6,7 @@ from tsdb.telemetry import counter, gauge, histogram
 
 REQUESTS = counter(
     "tsdb_etcd_requests_total",
-    "Requests to etcd, each attempt counted. The outcome is `ok` or what the failure means.",
+    "Requests to etcd, each attempt counted.",
     labels=("method", "outcome"),
 )
 SECONDS = histogram(
@@ -16,13 +16,13 @@ SECONDS = histogram(
 )
 WATCH_RESETS = counter(
     "tsdb_etcd_watch_resets_total",
-    "Times a watch had to read all its keys anew, because etcd no longer had the history.",
+    "Times a watch read all its keys again because etcd no longer had the history.",
 )
 OUTCOMES_UNKNOWN = counter(
     "tsdb_etcd_unknown_outcomes_total",
-    "Transactions of which it could not be learnt whether they happened.",
+    "Transactions whose outcome could not be determined.",
 )
 IN_FLIGHT = gauge(
     "tsdb_etcd_transactions_in_flight",
-    "Transactions on their way to etcd; at most 8 for each store.",
+    "Transactions in flight to etcd; at most 8 for each store.",
 )

@@ -126,7 +126,7 @@ class MetaClient:
                 f"the answer to a change of the catalog was lost: {error}",
                 change=change.kind,
                 procedure=procedure_id,
-                hint="look whether it was made before it is sent again",
+                hint="check whether it was made before you send it again",
             ) from error
         if "error" in answer:
             return ChangeMade(None, answer.get("revision", 0), error_from_json(answer["error"]))
@@ -241,7 +241,7 @@ class MetaClient:
         raise MetasrvUnreachable(
             f"no metadata server answered within {timeout_seconds:g} s: {problem}",
             method=method,
-            hint="look at the addresses in meta_client.metasrv_addrs, and at the servers",
+            hint="check the addresses in meta_client.metasrv_addrs, and the servers",
         )
 
     def _send(

@@ -19,7 +19,7 @@ from tsdb.model import RegionId
 from tsdb.telemetry import counter, get_logger
 from tsdb.units import Duration
 
-_FAILED = counter("tsdb_meta_heartbeats_failed_total", "Heartbeats that no metadata server answered.")
+_FAILED = counter("tsdb_meta_heartbeats_failed_total", "Heartbeats that no metasrv answered.")
 _STOP_SECONDS_MAX = 5.0
 _log = get_logger("tsdb.meta")
 

@@ -17,7 +17,7 @@ SHARED_SAMPLES_MAX = 100_000_000
 SAMPLE_BYTES = 16
 """What one of them takes."""
 
-_HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, that PromQL queries hold at the moment.")
+_HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, held by running PromQL queries.")
 
 
 class PromqlBusy(Busy):
@@ -52,7 +52,7 @@ class SampleBudget:
             if self._held + samples > self.samples_max:
                 raise PromqlBusy(
                     f"the queries that run at the same time would hold more than {self.samples_max} samples",
-                    hint="try again in a moment, or ask for fewer series, a shorter time or a longer step",
+                    hint="try again in a moment, or select fewer series, a shorter time range or a longer step",
                 )
             self._held += samples
             _HELD.set(self._held)

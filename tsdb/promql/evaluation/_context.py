@@ -102,7 +102,7 @@ class EvalContext:
         if self.samples > self.limits.samples_max:
             raise PromqlTooLarge(
                 f"the query would hold more than {self.limits.samples_max} samples in memory",
-                hint="ask for fewer series, a shorter time or a longer step",
+                hint="select fewer series, a shorter time range or a longer step",
             )
         self._take(samples)
 
@@ -112,7 +112,7 @@ class EvalContext:
         if (self.held + rows * steps) * _MATRICES > self.limits.samples_max:
             raise PromqlTooLarge(
                 f"the query would compute {rows} series at {steps} steps, which is too much for one query",
-                hint="ask for fewer series, a shorter time or a longer step",
+                hint="select fewer series, a shorter time range or a longer step",
             )
         cells = (self.held + rows * steps) * _MATRICES
         if cells > self._matrices:
@@ -126,7 +126,7 @@ class EvalContext:
         if self.label_chars > LABEL_CHARS_MAX:
             raise PromqlTooLarge(
                 f"the query would write labels of more than {LABEL_CHARS_MAX} characters in all",
-                hint="ask for fewer series or shorter labels",
+                hint="select fewer series or shorter labels",
             )
 
     def _take(self, samples: int) -> None:

@@ -170,7 +170,7 @@ def _stride_of(strides: pa.Array) -> tuple[int, int, int]:
     if months and (days or ns):
         raise FunctionError("the interval of date_bin() is either of months or of days and times")
     if min(stride) < 0 or not any(stride):
-        raise FunctionError("the interval of date_bin() must be longer than nothing")
+        raise FunctionError("the interval of date_bin() must be greater than 0")
     return stride
 
 

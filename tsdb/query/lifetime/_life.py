@@ -90,7 +90,7 @@ class QueryLife:
     def expired(self) -> QueryTimeout:
         allowed = "" if self.timeout is None else f" of {self.timeout}"
         return QueryTimeout(
-            f"the query did not finish before its deadline{allowed}", hint="ask for less or allow more time"
+            f"the query did not finish before its deadline{allowed}", hint="reduce the query or allow more time"
         )
 
     def remaining_seconds(self) -> float | None:

@@ -84,7 +84,7 @@ class MemoryWatch:
                     OutOfMemory(
                         "the query was stopped: the memory of the server grew by more than "
                         f"{self._growth_bytes_max >> 20} MiB while it ran",
-                        hint="ask for less, or for shorter strings and lists",
+                        hint="reduce the query, or use shorter strings and lists",
                     )
                 )
                 life.cancel()

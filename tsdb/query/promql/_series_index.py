@@ -30,7 +30,7 @@ _CHOSEN_MAX = 64
 _CHOSEN_CELLS_MAX = 16_384
 """How many selectors an index remembers, and of how many labels of series in all each may be."""
 
-_BYTES = gauge("tsdb_promql_series_index_bytes", "Memory that the labels of series kept for PromQL take.")
+_BYTES = gauge("tsdb_promql_series_index_bytes", "Memory used by labels of series cached for PromQL.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

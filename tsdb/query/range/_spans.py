@@ -44,7 +44,7 @@ def origin_ms(origin: AlignOrigin | None, runner: RangeRunner) -> int:
     assert origin.expression is not None
     value = _only_value(f"SELECT {origin.expression}", runner)
     if not value.is_valid:
-        raise RangePlanError("the origin behind TO is NULL")
+        raise RangePlanError("the origin after TO is NULL")
     if pt.is_timestamp(value.type):
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[value.type.unit]
         return int(value.cast(pa.timestamp(value.type.unit)).value) * 1_000 // per_second
@@ -52,14 +52,14 @@ def origin_ms(origin: AlignOrigin | None, runner: RangeRunner) -> int:
         return int(value.cast(pa.timestamp("ms")).value)
     if pt.is_string(value.type) or pt.is_large_string(value.type) or pt.is_string_view(value.type):
         return _timestamp_ms(value.as_py(), runner)
-    raise RangePlanError(f"the origin behind TO must be a timestamp, {origin.expression!r} is {value.type}")
+    raise RangePlanError(f"the origin after TO must be a timestamp, {origin.expression!r} is {value.type}")
 
 
 def _timestamp_ms(text: str, runner: RangeRunner) -> int:
     try:
         return parse_timestamp(text, runner.time_zone) // 1_000_000
     except InvalidTimestamp as error:
-        raise RangePlanError(f"the origin behind TO must be NOW or a timestamp: {error.message}") from error
+        raise RangePlanError(f"the origin after TO must be NOW or a timestamp: {error.message}") from error
 
 
 def _interval_ms(value: pa.Scalar, text: str) -> int:

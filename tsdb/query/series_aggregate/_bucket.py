@@ -32,17 +32,17 @@ class PlacedBucket:
 
 
 def place_bucket(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None) -> PlacedBucket | Declined:
-    """Return the buckets of a query; Declined if they are not all of one width."""
+    """Return the buckets of a query; Declined if they do not all have the same width."""
     time = table.time_index
     if bucket.column != time.name:
-        return Declined("a bucket is of a column that is not the time index")
+        return Declined("a bucket uses a column other than the time index")
     origin, is_of_range = bucket.origin_ns or 0, False
     if zone != "UTC" and bucket.is_calendar and bucket.is_utc:
         return Declined("days of one zone are counted from a time of another")
     if zone != "UTC" and bucket.is_calendar:
         shifts, is_of_range = _shifts(bucket, table, zone, where)
         if len(shifts) > 1:
-            return Declined(f"intervals of time in {zone} are not all of one width")
+            return Declined(f"intervals of time in {zone} do not all have the same width")
         # A range that ends before it begins has no rows and no offsets.
         origin -= next(iter(shifts), 0)
     elif zone != "UTC" and bucket.origin_ns is not None and not bucket.is_utc:

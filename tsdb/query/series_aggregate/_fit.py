@@ -192,7 +192,7 @@ def _fit_order(select: Select) -> tuple[Order, ...] | Declined:
     for key in select.order:
         item = _find_item(select, key)
         if item is None:
-            return Declined("it is ordered by something that is not in its answer")
+            return Declined("it is ordered by something that is not in its result")
         found.append(Order(item, key.is_descending, key.nulls_first))
     return tuple(found)
 
@@ -246,12 +246,14 @@ def _answer(term: Term, tags: tuple[str, ...], buckets: list[Bucket], table: Tab
         return term
     if isinstance(term, ColumnItem):
         is_key = term.name in tags
-        return KeyColumn(tags.index(term.name)) if is_key else Declined(f"{term.name} is in the answer but no key")
+        return (
+            KeyColumn(tags.index(term.name)) if is_key else Declined(f"{term.name} is in the result but is not a key")
+        )
     if isinstance(term, TagExpression):
         name = _name_of(term)
         return KeyColumn(tags.index(name)) if name in tags else Declined(term.reason)
     if isinstance(term, Bucket):
-        return BucketColumn() if term in buckets else Declined("a bucket of time is in the answer but no key")
+        return BucketColumn() if term in buckets else Declined("a bucket of time is in the result but is not a key")
     reason = _why_not_aggregate(term, table)
     return Declined(reason) if reason else term
 

@@ -283,7 +283,7 @@ class Workers:
         life.fail(
             OutOfMemory(
                 f"the query was stopped: it needed more than {limit >> 20} MiB",
-                hint="ask for less, or for shorter strings and lists",
+                hint="reduce the query, or use shorter strings and lists",
             )
         )
         worker.end()

@@ -36,7 +36,7 @@ SHARE_MIN = 0.5
 
 _log = get_logger("tsdb.fast_workers")
 
-_PROCESSES = gauge("tsdb_servers_fast_workers", "Fast workers that run.")
+_PROCESSES = gauge("tsdb_servers_fast_workers", "Fast workers running.")
 
 
 class Lendable(Protocol):

@@ -29,7 +29,10 @@ _READ_BYTES = 1 << 18
 _log = get_logger("tsdb.fast_workers")
 
 _QUERIES = counter(
-    "tsdb_servers_fast_queries_total", "Queries that fast workers were asked, by outcome.", labels=("outcome",)
+    "tsdb_servers_fast_queries_total",
+    "Queries sent to fast workers: answered; declined, computed by the server; lost with their "
+    "worker, also computed by the server.",
+    labels=("outcome",),
 )
 _ANSWERED, _DECLINED, _LOST = (_QUERIES.labels(each) for each in ("answered", "declined", "lost"))
 

@@ -48,15 +48,17 @@ STALLED_SECONDS_MAX = 60.0
 
 _log = get_logger("tsdb.grpc")
 _CALLS = counter(
-    "tsdb_servers_grpc_requests_total", "Calls of gRPC, by method and status code.", labels=("method", "code")
+    "tsdb_servers_grpc_requests_total",
+    "Calls answered, refused, or abandoned by the client.",
+    labels=("method", "code"),
 )
 _SECONDS = histogram(
     "tsdb_servers_grpc_requests_elapsed_seconds",
-    "How long calls of gRPC took, by method.",
+    "Time from receiving a call to its status.",
     labels=("method",),
     buckets=SECONDS_BUCKETS,
 )
-_OPEN = gauge("tsdb_servers_grpc_requests_in_flight", "Calls of gRPC that are under way.")
+_OPEN = gauge("tsdb_servers_grpc_requests_in_flight", "Calls in progress.")
 
 _M = TypeVar("_M", bound=Message)
 

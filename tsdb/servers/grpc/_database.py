@@ -179,7 +179,7 @@ def _new_table(time_column: str, time_unit: str, hints: _Hints) -> NewTable:
 
 
 def _has_rows() -> Unsupported:
-    return Unsupported("this call answers with a number of rows, not with rows", hint="ask with Arrow Flight: DoGet")
+    return Unsupported("this call returns a number of rows, not rows", hint="use Arrow Flight: DoGet")
 
 
 def encode_affected(rows: int) -> bytes:

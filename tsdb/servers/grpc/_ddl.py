@@ -20,7 +20,7 @@ def ddl_statement(request: v1.DdlRequest) -> Parsed:
     """Return the statement that a request stands for."""
     kind = request.WhichOneof("expr")
     if kind is None:
-        raise InvalidArguments("the request defines nothing that this server knows")
+        raise InvalidArguments("the request has no definition that this server supports")
     make = _STATEMENTS.get(kind)
     if make is None:
         raise Unsupported(f"{kind} is not supported here", hint="send it as SQL")

@@ -51,9 +51,9 @@ WATCH_SECONDS = 0.2
 """How often it is looked whether the library still accepts calls."""
 
 _log = get_logger("tsdb.grpc")
-_WAITING = gauge("tsdb_servers_grpc_waiting", "Writes of gRPC calls that wait for a thread or run on one.")
+_WAITING = gauge("tsdb_servers_grpc_waiting", "Writes of calls waiting for a thread or running on one.")
 _RESTARTS = counter(
-    "tsdb_servers_grpc_restarts_total", "How often the gRPC library ended its server and another one took its place."
+    "tsdb_servers_grpc_restarts_total", "Restarts of the gRPC server after the gRPC library shut it down."
 )
 
 
@@ -125,7 +125,7 @@ class GrpcServer:
         self._tls.load()
         if self._tls.mode is TlsMode.PREFER:
             _log.warning(
-                "plain text only is served: at one port gRPC offers no choice", key="grpc.tls.mode", mode="prefer"
+                "only plain text is served: gRPC cannot offer both on one port", key="grpc.tls.mode", mode="prefer"
             )
         self._try_address()
         self._port, self._server = self._listen()
@@ -184,10 +184,10 @@ class GrpcServer:
                 await self._serve(self._server)
             except (StartError, RuntimeError) as error:
                 self._server = broken
-                _log.error("the server of gRPC cannot be started again", error=str(error))
+                _log.error("the gRPC server cannot be restarted", error=str(error))
                 continue
             _RESTARTS.inc()
-            _log.warning("the server of gRPC has ended and was started again", address=self.address)
+            _log.warning("the gRPC server has ended and was restarted", address=self.address)
             with suppress(Exception):
                 await asyncio.wait_for(broken.stop(None), WATCH_SECONDS)
 

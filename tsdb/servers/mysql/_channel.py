@@ -121,7 +121,7 @@ class PacketChannel:
                     self._writer.write(packets)
                     await self._writer.drain()
         except (OSError, TimeoutError) as error:
-            raise ClientGone("the answer was not taken") from error
+            raise ClientGone("the client did not read the response") from error
 
     @contextmanager
     def watched(self, on_gone: Callable[[], object]) -> Iterator[None]:

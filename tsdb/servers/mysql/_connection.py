@@ -105,7 +105,7 @@ class MysqlConnection:
                 self._shared.database.connect(self._session)
                 await self._serve_commands()
         except ClientGone as gone:
-            _log.debug("a client went away", client=self._client, reason=str(gone))
+            _log.debug("a client disconnected", client=self._client, reason=str(gone))
         except WireError as error:
             # The stream is out of step, and the client may be gone.
             with suppress(ClientGone):

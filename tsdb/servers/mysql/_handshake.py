@@ -82,7 +82,7 @@ def parse_answer(packet: bytes) -> LoginRequest:
         raise BadHandshake
     flags = Capability(reader.integer(4))
     if not flags & Capability.PROTOCOL_41:
-        raise BadHandshake("this client is too old: the protocol of MySQL 4.1 is the oldest that is spoken")
+        raise BadHandshake("this client is too old: the protocol of MySQL 4.1 is the oldest supported version")
     reader.take(4 + 1 + _FILLER_BYTES)  # the largest packet it takes, its character set
     user = decode_text(reader.until_zero())
     if flags & Capability.PLUGIN_AUTH_LENENC_DATA:

@@ -186,7 +186,7 @@ def _time(reader: Reader) -> str:
     size = reader.integer(1)
     body = Reader(reader.take(size))
     if size not in (0, 8, 12):
-        raise BadPacket(f"a stretch of time of {size} bytes")
+        raise BadPacket(f"a duration of {size} bytes")
     is_negative, days, hours, minutes, seconds = body.unpack(_SPAN) if size else (0, 0, 0, 0, 0)
     text = f"{'-' if is_negative else ''}{days * 24 + hours:02}:{minutes:02}:{seconds:02}"
     if size == 12:

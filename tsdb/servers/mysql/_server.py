@@ -33,7 +33,7 @@ LOGIN_THREADS = 2
 _log = get_logger("tsdb.mysql")
 _CONNECTIONS = gauge("tsdb_servers_mysql_connections", "Open connections of the MySQL server.")
 _REFUSED = counter(
-    "tsdb_servers_mysql_connections_refused_total", "Connections that were closed because there were too many."
+    "tsdb_servers_mysql_connections_refused_total", "Connections refused because of the connection limit."
 )
 
 

@@ -28,12 +28,12 @@ from tsdb.telemetry import counter, fail_span, get_logger, histogram
 _log = get_logger("tsdb.mysql")
 _QUERIES = counter(
     "tsdb_servers_mysql_queries_total",
-    "Texts of statements that were answered, by protocol (text, binary) and outcome.",
+    "Queries answered; outcome is ok or error.",
     labels=("protocol", "outcome"),
 )
 _ELAPSED = histogram(
     "tsdb_servers_mysql_queries_elapsed_seconds",
-    "Time from the arrival of a text to the end of its answer.",
+    "Time from receiving a query to the end of its result.",
     labels=("protocol",),
 )
 
@@ -63,7 +63,7 @@ def ending_in_error(packets: Packets, answer: PacketEncoder) -> Packets:
         fail_span(error)
         yield answer.error(error)
     except Exception as error:  # noqa: BLE001 - a client waits for an answer
-        _log.exception("a statement met a mistake of the server")
+        _log.exception("a statement failed because of an internal error")
         fail_span(error)
         yield answer.error(_Unexpected(f"{type(error).__name__}: {error}"))
 

@@ -117,7 +117,7 @@ class _Connection:
         try:
             await self._serve(*await self._open())
         except (ConnectionError, TimeoutError):
-            _log.debug("a client went away", client=self._session.client)
+            _log.debug("a client disconnected", client=self._session.client)
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()

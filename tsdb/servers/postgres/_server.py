@@ -44,7 +44,7 @@ _log = get_logger("tsdb.postgres")
 _CONNECTIONS = gauge("tsdb_servers_postgres_connections", "Open connections of the PostgreSQL server.")
 _REFUSED = counter(
     "tsdb_servers_postgres_refused_total",
-    "Connections that were refused or cut, by reason: limit, login, protocol, idle.",
+    "Connections refused or closed, by reason: limit, login, protocol, idle.",
     labels=("reason",),
 )
 
@@ -214,10 +214,10 @@ class _Accepted(PostgresConnection):
             await asyncio.get_running_loop().connect_accepted_socket(lambda: self, self._socket)
             await self._server.converse(self)
         except ConnectionError:
-            _log.debug("a client went away", client=self.client)
+            _log.debug("a client disconnected", client=self.client)
         except TimeoutError:
             _REFUSED.labels("idle").inc()
-            _log.debug("a client does not read its answer", client=self.client)
+            _log.debug("a client does not read its response", client=self.client)
             self.abort()
         except TsdbError as failure:
             self._refuse(failure)

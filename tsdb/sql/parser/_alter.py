@@ -68,7 +68,9 @@ def _table(cursor: TokenCursor) -> AlterTable:
         token = cursor.token
         operations.append(_operation(cursor))
         if type(operations[-1]) is not type(operations[0]):
-            raise Unsupported(f"one ALTER TABLE cannot do different things, found '{token.text}' behind a comma")
+            raise Unsupported(
+                f"one ALTER TABLE cannot combine different operations, found '{token.text}' after a comma"
+            )
     _request_options(cursor)
     return AlterTable(name, tuple(operations), if_exists)
 

@@ -209,7 +209,7 @@ def _primary_key(draft: _Draft) -> tuple[str, ...]:
     if len(inline) > 1:
         raise InvalidArguments(
             "Illegal primary keys definition: not allowed to inline multiple primary keys in columns options",
-            hint="write PRIMARY KEY (…) behind the columns",
+            hint="write PRIMARY KEY (…) after the columns",
         )
     key = draft.primary_keys[0] if draft.primary_keys else tuple(inline)
     known = {column.name: column for column in draft.columns}

@@ -27,7 +27,7 @@ def parse_index(cursor: TokenCursor, column: str) -> ColumnIndex:
     """An index behind its first word, which the caller has seen."""
     kind = cursor.expect_any(*INDEX_WORDS)
     if not cursor.accept("INDEX"):
-        raise InvalidArguments(f"expected INDEX behind {kind}, found '{cursor.token.text[:40]}'", column=column)
+        raise InvalidArguments(f"expected INDEX after {kind}, found '{cursor.token.text[:40]}'", column=column)
     return make_index(kind.lower(), parse_with(cursor), column)
 
 

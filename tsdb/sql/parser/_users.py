@@ -99,7 +99,7 @@ def _password(cursor: TokenCursor) -> str:
         if cursor.accept("WITH"):
             cursor.name_part("the name of a plugin")
         if cursor.word == "AS":
-            raise Unsupported("a password comes as it is, not as a hash", hint="use IDENTIFIED BY")
+            raise Unsupported("a password is given as plain text, not as a hash", hint="use IDENTIFIED BY")
         cursor.expect("BY")
     else:
         cursor.accept("WITH")
@@ -124,9 +124,7 @@ def _privileges(cursor: TokenCursor) -> frozenset[str]:
 def _privilege(cursor: TokenCursor) -> str:
     word = cursor.word
     if word in _TOO_FINE:
-        raise Unsupported(
-            f"{word} cannot be granted by itself", hint="there are READ, WRITE (rows and tables), and ALL"
-        )
+        raise Unsupported(f"{word} cannot be granted by itself", hint="use READ, WRITE (rows and tables) or ALL")
     if word not in _PRIVILEGES:
         cursor.fail("READ, WRITE or ALL")
     cursor.take()
@@ -146,7 +144,7 @@ def _scope(cursor: TokenCursor) -> tuple[str | None, bool]:
     cursor.accept("TABLE")
     database = cursor.name_part("the name of a database")
     if not cursor.accept_operator(".") or not cursor.accept_operator("*"):
-        raise Unsupported("rights are given for databases, not for tables", hint="write ON database.*")
+        raise Unsupported("permissions are granted on databases, not on tables", hint="write ON database.*")
     return database, False
 
 

@@ -161,7 +161,7 @@ def _read_align(reader: CallReader, cut: _Cut, end: int) -> _Clauses:
         clauses.fill, position = reader.fill(cut.early_fill + 1)
         seen.add("FILL")
         if position != cut.align:
-            raise syntax_error(reader.text, tokens[position].start, "expected ALIGN behind FILL")
+            raise syntax_error(reader.text, tokens[position].start, "expected ALIGN after FILL")
     position = clauses.end
     while position < end and tokens[position].word in ("TO", "BY", "FILL"):
         word = tokens[position].word
@@ -175,7 +175,7 @@ def _read_align(reader: CallReader, cut: _Cut, end: int) -> _Clauses:
         else:
             clauses.fill, position = reader.fill(position + 1)
     if position < end and tokens[position].word not in _TAIL:
-        raise syntax_error(reader.text, tokens[position].start, "expected TO, BY, FILL, ORDER BY or LIMIT behind ALIGN")
+        raise syntax_error(reader.text, tokens[position].start, "expected TO, BY, FILL, ORDER BY or LIMIT after ALIGN")
     clauses.end = position
     return clauses
 
@@ -191,14 +191,14 @@ def _read_origin(reader: CallReader, position: int) -> tuple[AlignOrigin, int]:
     close = reader.partners.get(position)
     if token.text == "(" and close is not None and close > position + 1:
         return AlignOrigin(expression=reader.text[token.end : reader.tokens[close].start].strip()), close + 1
-    message = "expected NOW, a timestamp in quotes or an expression in parentheses behind TO"
+    message = "expected NOW, a timestamp in quotes or an expression in parentheses after TO"
     raise syntax_error(reader.text, token.start, message)
 
 
 def _read_by(reader: CallReader, position: int) -> tuple[tuple[RangeExpression, ...], int]:
     token = reader.tokens[position]
     if token.text != "(":
-        raise syntax_error(reader.text, token.start, "expected a list in parentheses behind BY")
+        raise syntax_error(reader.text, token.start, "expected a list in parentheses after BY")
     close = reader.partners[position]
     parts = _split(reader, position + 1, close) if close > position + 1 else []
     by = []
@@ -273,11 +273,11 @@ def _read_tail(reader: CallReader, begin: int, end: int) -> tuple[RangeExpressio
     if begin == end or tokens[begin].word != "ORDER":
         return None, _slice(reader.text, tokens, begin, end)
     if tokens[begin + 1].word != "BY":
-        raise syntax_error(reader.text, tokens[begin + 1].start, "expected BY behind ORDER")
+        raise syntax_error(reader.text, tokens[begin + 1].start, "expected BY after ORDER")
     places = level(reader.partners, begin + 2, end)
     stop = next((place for place in places if tokens[place].word in _TAIL), end)
     if stop == begin + 2:
-        raise syntax_error(reader.text, tokens[stop].start, "an expression is missing behind ORDER BY")
+        raise syntax_error(reader.text, tokens[stop].start, "an expression is missing after ORDER BY")
     return reader.expression(begin + 2, stop), _slice(reader.text, tokens, stop, end)
 
 

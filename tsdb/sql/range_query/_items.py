@@ -81,7 +81,7 @@ class CallReader:
             return Fill(FillKind.CONSTANT, sign + following.text), position + 2
         if token.kind in _LITERALS or token.word in ("TRUE", "FALSE"):
             return Fill(FillKind.CONSTANT, unquote(token)), position + 1
-        raise syntax_error(self.text, token.start, "expected NULL, PREV, LINEAR or a constant behind FILL")
+        raise syntax_error(self.text, token.start, "expected NULL, PREV, LINEAR or a constant after FILL")
 
     def _is_other_scope(self, position: int) -> bool:
         """Whether a parenthesis holds a query or a window, whose RANGE is not ours."""

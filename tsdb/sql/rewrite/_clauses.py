@@ -83,17 +83,17 @@ def _edit_fetch(layout: TokenLayout, edits: Edits, index: int) -> None:
         if end is None and layout.is_operator(position, "?"):
             end = position
         if end is None:
-            raise _syntax(layout, position, "expected a number of rows behind FETCH")
+            raise _syntax(layout, position, "expected a number of rows after FETCH")
         count = edits.render(layout.tokens[position].start, layout.tokens[end].end)
         position = end + 1
     if layout.word(position) == "PERCENT":
         raise _unsupported(layout, index, "FETCH … PERCENT")
     if layout.word(position) not in ("ROW", "ROWS"):
-        raise _syntax(layout, position, "expected ROWS ONLY behind FETCH")
+        raise _syntax(layout, position, "expected ROWS ONLY after FETCH")
     if layout.word(position + 1) == "WITH":
         raise _unsupported(layout, index, "FETCH … WITH TIES")
     if layout.word(position + 1) != "ONLY":
-        raise _syntax(layout, position + 1, "expected ROWS ONLY behind FETCH")
+        raise _syntax(layout, position + 1, "expected ROWS ONLY after FETCH")
     edits.absorb(layout.tokens[index].start, layout.tokens[position + 1].end, f"LIMIT {count}")
 
 
@@ -110,7 +110,7 @@ def _edit_rollup(layout: TokenLayout, edits: Edits, index: int) -> None:
     )
     name = layout.word(index + 1)
     if group is None:
-        raise _syntax(layout, index, f"WITH {name} stands behind no GROUP BY")
+        raise _syntax(layout, index, f"WITH {name} needs a GROUP BY")
     if any(
         layout.tokens[each].kind == TokenKind.NUMBER and layout.depths[each] == depth
         for each in range(group + 2, index)
@@ -124,7 +124,7 @@ def _edit_sample(layout: TokenLayout, edits: Edits, index: int) -> None:
     """`t TABLESAMPLE [BERNOULLI | SYSTEM] (n [PERCENT | ROWS])`, the alias on either side."""
     opening = index + 1 if layout.is_operator(index + 1, "(") else index + 2
     if not layout.is_operator(opening, "(") or opening not in layout.partner:
-        raise _syntax(layout, opening, "expected the size of the sample in parentheses behind TABLESAMPLE")
+        raise _syntax(layout, opening, "expected the size of the sample in parentheses after TABLESAMPLE")
     if opening == index + 2 and layout.word(index + 1) not in ("BERNOULLI", "SYSTEM"):
         raise _unsupported(layout, index, f"TABLESAMPLE {layout.word(index + 1)}", "use BERNOULLI or SYSTEM")
     before, behind_it = _sample_query(layout, opening)
@@ -134,7 +134,7 @@ def _edit_sample(layout: TokenLayout, edits: Edits, index: int) -> None:
     relation_end, alias = _relation_before(layout, index)
     start = layout.operand_start(relation_end)
     if start is None or layout.word(start - 1) == "AS" or (start and behind_operand(layout, start)):
-        raise _unsupported(layout, index, "TABLESAMPLE behind a list of column names")
+        raise _unsupported(layout, index, "TABLESAMPLE after a list of column names")
     if alias is None:
         behind = end + 2 if layout.word(end + 1) == "AS" else end + 1
         if layout.is_name(behind):
@@ -164,14 +164,14 @@ def _sample_query(layout: TokenLayout, opening: int) -> tuple[str, str]:
     size = layout.tokens[opening + 1]
     unit = layout.word(opening + 2) if closing == opening + 3 else "PERCENT"
     if size.kind != TokenKind.NUMBER or unit not in ("PERCENT", "ROWS") or closing > opening + 3:
-        raise _syntax(layout, opening, "expected a number of PERCENT or of ROWS behind TABLESAMPLE")
+        raise _syntax(layout, opening, "expected a number of PERCENT or of ROWS after TABLESAMPLE")
     if unit == "PERCENT":
         share = Decimal(size.text) / 100
         if share > 1:
             raise _syntax(layout, opening, "a sample is at most 100 PERCENT")
         return "(SELECT * FROM ", f"WHERE random() < {share:f})"
     if not size.text.isdigit():
-        raise _syntax(layout, opening, "expected a whole number of ROWS behind TABLESAMPLE")
+        raise _syntax(layout, opening, "expected a whole number of ROWS after TABLESAMPLE")
     # The engine cannot sort rows of which no column is wanted, so that what they are sorted by is a column.
     before = f"(SELECT * EXCLUDE ({_SAMPLE_ORDER}) FROM (SELECT *, random() AS {_SAMPLE_ORDER} FROM "
     return before, f"ORDER BY {_SAMPLE_ORDER} LIMIT {size.text}))"
@@ -179,7 +179,7 @@ def _sample_query(layout: TokenLayout, opening: int) -> tuple[str, str]:
 
 def _edit_collate(layout: TokenLayout, edits: Edits, index: int, dialect: Dialect) -> None:
     if not layout.is_name(index + 1):
-        raise _syntax(layout, index + 1, "expected a collation behind COLLATE")
+        raise _syntax(layout, index + 1, "expected a collation after COLLATE")
     end = layout.chain_end(index + 1)
     name = unquote(layout.tokens[end], dialect)
     if name.lower() not in _BYTE_ORDERS:

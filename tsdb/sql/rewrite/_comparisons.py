@@ -392,7 +392,7 @@ class Comparisons:
             return
         text = literal.value.strip().lower()
         if text not in _TRUE | _FALSE:
-            raise BadLiteral("a boolean column is compared with a text that is neither true nor false", text=text)
+            raise BadLiteral("a boolean column is compared with text other than true and false", text=text)
         self._replace(literal, "true" if text in _TRUE else "false")
 
     def _replace(self, literal: _Literal, replacement: str) -> None:

@@ -143,7 +143,7 @@ _CLAUSES: dict[str, tuple[_RefusedClause, ...]] = {
     ),
     "LOCK": (_RefusedClause("LOCK IN SHARE MODE", _follows("IN"), _LOCK_HINT),),
     "WITH": (
-        _RefusedClause("WITH (…) behind a table", _is_table_hint, "leave the hints out"),
+        _RefusedClause("WITH (…) after a table", _is_table_hint, "leave the hints out"),
         _RefusedClause("WITH TOTALS", _follows_group("TOTALS"), "write GROUP BY ROLLUP (…)"),
         _RefusedClause("WITH ORDINALITY", _follows_group("ORDINALITY"), "use row_number() OVER ()"),
     ),
@@ -153,7 +153,7 @@ _CLAUSES: dict[str, tuple[_RefusedClause, ...]] = {
     "BY": (_RefusedClause("LIMIT … BY", _is_limit_by, "use row_number() OVER (PARTITION BY …) and QUALIFY"),),
     "SETTINGS": (_RefusedClause("SETTINGS", _is_settings, "use SET"),),
     "FORMAT": (_RefusedClause("FORMAT", _is_format, "the format of an answer is a parameter of the request"),),
-    "PARTITION": (_RefusedClause("PARTITION (…) behind a table", _opens, "use WHERE"),),
+    "PARTITION": (_RefusedClause("PARTITION (…) after a table", _opens, "use WHERE"),),
     "ILIKE": (_RefusedClause("SELECT * ILIKE", _filters_names, "name the columns"),),
     "TOP": (_RefusedClause("TOP", _is_top, "use LIMIT"),),
     "PIVOT": (_RefusedClause("PIVOT", _opens, "use aggregates with FILTER (WHERE …)"),),

@@ -58,7 +58,9 @@ class CacheHealth:
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._silent_until_ns:
             self._silent_until_ns = now_ns + SUSPENDED_SECONDS * _NS
-            _log.warning("a file of the cache is lost, the store has it", file=file, error=reason, errors=self.errors)
+            _log.warning(
+                "a cached file is unusable; the store is read instead", file=file, error=reason, errors=self.errors
+            )
 
     def suspend(self, error: str | OSError, *, file: Path) -> None:
         """Note an error after which nothing can be written."""

@@ -88,7 +88,7 @@ def explain(error: Exception, *, action: str, path: str, place: str) -> Failure:
     if code in _UNSUPPORTED or status == "501" or kind == "Unsupported":
         return Failure(RequestNotSupported(f"{said}: the service does not support it ({code or status})"), False)
     if kind == "Conflict" or status == "409":
-        return Failure(StoreUnreachable(f"{said}: a request of somebody else came in between"), True)
+        return Failure(StoreUnreachable(f"{said}: a concurrent request interfered"), True)
     if is_temporary:
         return Failure(StoreUnreachable(f"{said}: {_reason(text, status)}", path=path), True)
     return Failure(StoreError(f"{said}: {_reason(text, status)}", path=path), status.startswith("5"))

@@ -123,7 +123,7 @@ class Requests:
 
     def _limited(self, attempt: Callable[[], T]) -> T:
         if not self._free.acquire(timeout=self._tuning.retry_seconds_max):
-            busy = StoreUnreachable(f"cannot ask {self._place}: too many requests are under way")
+            busy = StoreUnreachable(f"too many requests to {self._place} are in progress")
             raise RequestFailed(Failure(busy, is_temporary=False))
         try:
             return attempt()

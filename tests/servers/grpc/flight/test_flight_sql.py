@@ -187,7 +187,7 @@ def test_bulk_takes_tags_and_time_from_the_fields(served: RunningServer) -> None
     [
         (pa.table({"v": [1.0]}), {}, "none is a timestamp"),
         (pa.table({"a": TIMES, "b": TIMES}), {}, "several are timestamps"),
-        (pa.table({"l": [[1], [2], [3]], "ts": TIMES}), {}, "which no column of a table can hold"),
+        (pa.table({"l": [[1], [2], [3]], "ts": TIMES}), {}, "which tables do not support"),
         (pa.table({"ts": TIMES}), {"temporary": True}, "temporary tables are not supported"),
         (pa.table({"ts": TIMES}), {"catalog_name": "nope"}, "no catalog 'nope'"),
         (pa.table({"ts": TIMES}), {"db_schema_name": "nope"}, "nope"),

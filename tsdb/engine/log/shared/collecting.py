@@ -131,7 +131,7 @@ class Collector:
         try:
             self._store.delete(object_path(self._node, *place))
         except StoreError as error:
-            _log.warning("an object of the shared log could not be deleted, that is tried later", error=error)
+            _log.warning("an object of the shared log could not be deleted; retrying later", error=error)
             return place
         DELETED.inc()
         return None

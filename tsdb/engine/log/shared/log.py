@@ -237,7 +237,7 @@ class SharedLog:
         kept = self._local.keep_late(floors) if floors else {}
         for region_id, entries in kept.items():
             _log.warning(
-                "the local log has entries of a region that was taken over without them; they are handed in",
+                "the local log has entries of a region that was taken over without them; they go to the new owner",
                 region=region_id,
                 entries=entries,
                 last_entry=held[region_id],
@@ -342,7 +342,7 @@ class SharedLog:
         if self._local is not None:
             self._local.seal(clean=clean)
         if not is_shipped:
-            _log.error("the shared log was not shipped to its end", unshipped_bytes=self.shipper.unshipped_bytes)
+            _log.error("the shared log was not shipped completely", unshipped_bytes=self.shipper.unshipped_bytes)
             return
         if clean:
             try:
@@ -365,7 +365,7 @@ class SharedLog:
             with requests_for(Purpose.LOG):
                 deleted = self._collector.collect(plan.deletable)
         except StoreError as error:
-            _log.warning("the shared log could not be purged, that is tried later", error=error)
+            _log.warning("the shared log could not be purged; retrying later", error=error)
             deleted = ()
         self._purged_objects += len(deleted)
         pinning = dict.fromkeys((*local.pinning, *plan.pinning))

@@ -58,5 +58,5 @@ def check_not_shared(directory: Path, files: Files | None = None) -> None:
     if marker is not None and not marker.is_drained:
         raise StartError(
             f"the log of {directory} is shared, and {marker.place} may hold rows that are nowhere else",
-            hint="set wal.shared.enable = true, start, and stop the server in good order; then it can be disabled",
+            hint="set wal.shared.enable = true, start the server, shut it down with SIGTERM, then disable it",
         )

@@ -17,9 +17,7 @@ PUT_SECONDS = histogram("tsdb_wal_shared_put_seconds", "Time that storing an obj
 DELETED = counter("tsdb_wal_shared_deleted_objects_total", "Objects of the shared log that were deleted.")
 RETAINED = gauge(
     "tsdb_wal_shared_retained_objects",
-    "Objects of the shared log that no region needs and that `wal.shared.retention` keeps.",
+    "Objects of the shared log that no region needs and that wal.shared.retention keeps.",
 )
 RETAINED_BYTES = gauge("tsdb_wal_shared_retained_bytes", "Bytes of these objects.")
-OPEN_SECONDS = gauge(
-    "tsdb_wal_shared_open_seconds", "Time that sealing older terms and reading what they hold took at the start."
-)
+OPEN_SECONDS = gauge("tsdb_wal_shared_open_seconds", "Time that sealing and reading older terms took at startup.")

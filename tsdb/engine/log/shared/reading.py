@@ -151,10 +151,10 @@ class SharedReading:
                 frames = list(frames_of(content, known.trailer, row))
             except ObjectDamaged as error:
                 raise WalCorrupted(
-                    f"an object of the shared log was sound when the log was opened and is not any more: {error}",
+                    f"an object of the shared log was intact when the log was opened and is damaged now: {error}",
                     path=object_path(self._node, known.term, known.number),
                     region_id=row.region_id,
-                    hint="look at the object store and restart",
+                    hint="check the object store and restart",
                 ) from error
             yield from (each for each in frames if each.header.entry_id > self._after[row.region_id])
 

@@ -158,7 +158,7 @@ class Shipper:
                     f"the shared log did not take the entry within {timeout_s:g} s",
                     unshipped_bytes=self._outbox.unshipped_bytes,
                     last_error=self.state.last_error or "none",
-                    hint="look at the object store of the log; writes go on by themselves",
+                    hint="check the object store of the log; writes resume automatically",
                 )
             if self._broken is not None:
                 raise self._broken
@@ -186,7 +186,7 @@ class Shipper:
             self._changed.notify_all()
             self._room.notify_all()
         if is_first:
-            _log.error("the shared log takes no more entries", node=self._node, term=self._term, error=error)
+            _log.error("the shared log accepts no more entries", node=self._node, term=self._term, error=error)
             for receive in receivers:
                 receive(error)
         for append in left:
@@ -290,7 +290,7 @@ class Shipper:
             state.last_error = str(error)
             is_first, state.failing_since_ms = not state.failing_since_ms, state.failing_since_ms or self._now_ms()
         if is_first:
-            _log.warning("an object of the shared log could not be stored, that is tried again", error=error)
+            _log.warning("an object of the shared log could not be stored; retrying", error=error)
 
     def _acknowledge(self, encoded: EncodedObject) -> None:
         """An object is stored: answer the appends of all that are acknowledged by that."""

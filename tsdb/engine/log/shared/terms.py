@@ -90,7 +90,7 @@ def persist(request: Callable[[], T]) -> T:
         except (ObjectExists, ObjectNotFound, StoreMisconfigured):
             raise
         except StoreError as error:
-            _log.warning("the store of the shared log failed, that is tried again", error=error)
+            _log.warning("the store of the shared log failed; retrying", error=error)
     return request()
 
 

@@ -17,7 +17,7 @@ from tsdb.units import Size
 REGISTERS_BYTES_MAX = Size.parse("64MiB")
 """What all registers together may take: room for about 250,000 series of ten labels in some sources."""
 
-_BYTES = gauge("tsdb_series_register_bytes", "Memory that the registers of series kept for PromQL take.")
+_BYTES = gauge("tsdb_series_register_bytes", "Memory used by series registers, which PromQL uses.")
 
 _Key = tuple[RegionId, int | None]
 """A region, and the table of the metric engine in it."""

@@ -24,7 +24,7 @@ Key = tuple[bytes, bytes, tuple[str, ...]]
 DECODED_BYTES_MAX = Size.parse("64MiB")
 """Room for about 250,000 series of ten labels."""
 
-_BYTES = gauge("tsdb_metric_decoded_labels_bytes", "Memory that decoded labels of metric tables take.")
+_BYTES = gauge("tsdb_metric_decoded_labels_bytes", "Memory used by decoded labels of metric tables.")
 
 
 class DecodedLabels:

@@ -78,5 +78,5 @@ class Snapshot:
             raise Cancelled("the query was cancelled")
         if self.deadline_ns is not None and self.clock.monotonic_ns() >= self.deadline_ns:
             raise DeadlineExceeded(
-                "the query did not finish before its deadline", hint="ask for less or allow more time"
+                "the query did not finish before its deadline", hint="reduce the query or allow more time"
             )

@@ -112,7 +112,7 @@ class Info:
             return _FlightAnswer(answer.schema, answer.ticket.encode(), answer.rows)
         listing = find_listing(command, self._database, session, version=self._context.version)
         if listing is None:
-            raise InvalidArguments(f"{command.DESCRIPTOR.name} leads to no rows", hint="send it by DoPut or DoAction")
+            raise InvalidArguments(f"{command.DESCRIPTOR.name} returns no rows", hint="send it by DoPut or DoAction")
         return _FlightAnswer(listing.schema, descriptor.cmd)
 
     def _describe(self, descriptor: FlightDescriptor, prepared: FlightStatement | None, session: Session) -> pa.Schema:
@@ -127,7 +127,7 @@ class Info:
             return describe(command.query, self._database, session)
         listing = find_listing(command, self._database, session, version=self._context.version)
         if listing is None:
-            raise InvalidArguments(f"{command.DESCRIPTOR.name} leads to no rows")
+            raise InvalidArguments(f"{command.DESCRIPTOR.name} returns no rows")
         return listing.schema
 
     def _table_schema(self, parts: tuple[str, ...], session: Session) -> pa.Schema:

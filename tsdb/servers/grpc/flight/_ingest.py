@@ -90,7 +90,7 @@ def plan_layout(schema: pa.Schema, options: dict[str, str]) -> ColumnRoles:
     """Decide which column is the time index and which are tags."""
     unknown = sorted(options.keys() - _KNOWN_OPTIONS)
     if unknown:
-        raise InvalidArguments(f"unknown option {unknown[0][:100]!r}", hint="known are time_index and tags")
+        raise InvalidArguments(f"unknown option {unknown[0][:100]!r}", hint="supported are time_index and tags")
     semantics = {field.name: _semantic(field) for field in schema}
     tags = tuple(name for name, semantic in semantics.items() if semantic == "tag")
     if "tags" in options:

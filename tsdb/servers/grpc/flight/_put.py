@@ -75,7 +75,7 @@ class DoPut:
         elif isinstance(command, sql.CommandStatementIngest):
             rows = await self._ingest(command, first, call, session)
         else:
-            raise InvalidArguments(f"{command.DESCRIPTOR.name} is nothing to put")
+            raise InvalidArguments(f"{command.DESCRIPTOR.name} cannot be sent with DoPut")
         await _send_result(call, sql.DoPutUpdateResult(record_count=rows).SerializeToString())
 
     async def _run(self, work: _Work, session: Session) -> int:

@@ -55,7 +55,7 @@ class BodyMemory:
         """Take bytes for more of a body that already has some, or refuse it."""
         if self.held + nbytes > self.bytes_max and self.held > held_before:
             raise Busy(
-                f"the bodies of the requests under way take more than {self.bytes_max >> 20} MiB",
+                f"the bodies of the requests in progress take more than {self.bytes_max >> 20} MiB",
                 hint="try again later, or send Content-Length so that the request waits for its turn",
             )
         self.held += nbytes

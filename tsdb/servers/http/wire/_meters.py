@@ -27,16 +27,16 @@ _REQUESTS = Family(
     "tsdb_servers_http_requests_total",
     "counter",
     ("method", "path", "code"),
-    "HTTP requests by method, route and status code; 499 means that the client left.",
+    "Requests answered, or abandoned by the client.",
 )
 _ELAPSED = Family(
     "tsdb_servers_http_requests_elapsed_seconds",
     "histogram",
     ("method", "path"),
-    "Time from the arrival of an HTTP request to the end of its answer.",
+    "Time from receiving a request to the end of its response.",
 )
 _CONNECTIONS = gauge("tsdb_servers_http_connections", "Open connections of the HTTP server.")
-_IN_FLIGHT = gauge("tsdb_servers_http_requests_in_flight", "HTTP requests that are being worked on.")
+_IN_FLIGHT = gauge("tsdb_servers_http_requests_in_flight", "Requests in progress.")
 
 
 class RouteMeter:
