@@ -1,9 +1,10 @@
-"""The storage of a cluster: the regions that are placed on this node, served over Arrow Flight.
+"""The datanode: serves the regions that are assigned to it over Arrow Flight.
 
-    register ─▶ take a term of the log ─▶ open the regions that are placed here ─▶ listen ─▶ heartbeats
+    register ─▶ take a term of the log ─▶ open the assigned regions ─▶ listen ─▶ heartbeats
 
-When the log turns out to be fenced, another node has taken regions over: everything is opened again, with what is still
-placed here. That needs no clock. The lease that heartbeats keep says whether reads may still be answered.
+If the log turns out to be fenced, another node has taken over regions. The datanode then reopens everything that is
+still assigned to it. This does not depend on clocks. The lease that heartbeats renew decides whether reads may be
+answered.
 """
 
 from __future__ import annotations

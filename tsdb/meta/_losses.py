@@ -1,9 +1,9 @@
-"""What failovers may have lost, and what came back of it.
+"""Records of rows that failovers may have lost, and of those that were recovered.
 
 A datanode with `wal.shared.acknowledge = "local"` acknowledges rows before others can read them. When its regions are
-moved without it, by a failover or because it did not answer to a migration, the record of the move says from which
-entry of the log on they may be missing, and up to where the node was known to have written. When the node is back it
-hands in what it has (`tsdb.engine.region.hand_in`) and says so here.
+moved without it, by a failover or because it did not answer to a migration, the record of the move has the first log
+entry that may be missing, and the last one that the node reported. When the node is back, it sends its late rows
+(`tsdb.engine.region.hand_in`) and reports that here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backups as a frontend offers them: made by a datanode, watched and cancelled by an id that any frontend understands.
+"""Backups as a frontend offers them: made by a datanode, polled and cancelled by an id that every frontend accepts.
 
 id = {node}-{id of the backup on that node}
 """

@@ -1,12 +1,12 @@
-"""What each datanode does for a backup of the cluster: flush its regions, keep their files, copy them.
+"""The part of each datanode in a backup of the cluster: flush its regions, pin their files, copy them.
 
     pin ─▶ copy ─▶ look … look ─▶ release
 
-- The files of pinned regions stay while the one that makes the backup asks how far the copies are (`look`). When
-  nothing is heard of it for `LEASE_SECONDS`, copies end and the pins are released.
-- After a flush and after a pin it is proved that this node still owns its regions, as for queries: a node that was cut
-  off would give away rows of yesterday.
-- The destination must be the one that the maker of the backup writes to: its lock is there.
+- The files of pinned regions stay while the coordinator polls the progress of the copies (`look`). Without a poll for
+  `LEASE_SECONDS`, copies end and the pins are released.
+- After a flush and after a pin, the node proves that it still owns its regions, as for queries: a node that was cut off
+  would copy outdated rows.
+- The destination must be that of the coordinator: its lock is there.
 """
 
 from __future__ import annotations

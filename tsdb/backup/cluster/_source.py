@@ -1,12 +1,11 @@
-"""What a backup of a cluster is taken of: the metadata, and the regions on all datanodes.
+"""The source of a cluster backup: the metadata, and the regions on all datanodes.
 
-    flush all regions ─▶ hold changes of tables back ─▶ metadata, pin every region ─▶ let changes go on ─▶ copies
+    flush all regions ─▶ pause schema changes ─▶ metadata, pin every region ─▶ resume schema changes ─▶ copies
 
-A row that was acknowledged before the flush is in data files after it, wherever its region goes from then on: a node
-that gives a region away flushes it, and one that takes it over flushes what it replays. Every request goes to where a
-region is by then; one that moves meanwhile is asked for again. If it moves, or its node is lost, while its files are
-copied, it is pinned again at its new node: that is fine as long as its table was not changed since, and otherwise the
-backup fails.
+A row that was acknowledged before the flush is in data files after it, wherever its region moves: a node flushes a
+region before it gives it up, and the new owner flushes what it replays. Every request goes to the current node of a
+region and is retried if the region moves meanwhile. If a region moves, or its node is lost, while its files are copied,
+it is pinned again on its new node. If its table was changed since, the backup fails.
 """
 
 from __future__ import annotations

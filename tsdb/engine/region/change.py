@@ -1,7 +1,7 @@
 """Changing a region: alter, options, truncate. Each runs on the region's worker.
 
 None of them waits for a flush: an alter freezes the memtable, which keeps the schema its rows were written under; a
-truncate makes a flush that is under way throw its files away.
+truncate makes a flush in progress discard its files.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Rows that are not in data files: brought into the regions whose manifests are claimed, from the logs that have them.
+"""Takeover: brings rows that are not in data files from the logs that have them into regions with claimed manifests.
 
-    own log, logs of other nodes ─▶ verdict ─▶ replay ─▶ flush what came from elsewhere ─▶ adopt
+    own log, logs of other nodes ─▶ verdict ─▶ replay ─▶ flush the rows of other nodes ─▶ adopt
 
 The manifests are claimed before the terms of another node are listed and sealed. A process of that node takes its term
-before it looks at manifests. So either its term is sealed here, or it finds the newer epoch: nobody acknowledges rows
+before it reads manifests. Either its term is sealed here, or it finds the newer epoch, so it cannot acknowledge rows
 that the new owner does not read.
 
-The logs are read in one pass for all regions. Damage in one concerns only the regions that may have lost rows.
+The logs are read in one pass for all regions. Damage in a log affects only the regions that may have lost rows.
 """
 
 from __future__ import annotations
