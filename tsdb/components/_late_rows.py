@@ -32,7 +32,7 @@ _log = get_logger("tsdb.datanode")
 
 
 class LateRowsSender:
-    """Hands in everything there is, on a thread of its own."""
+    """Sends all late rows, on its own thread."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ from tsdb.units import Duration
 _CLOSE_SECONDS_MAX = 60.0
 _OPEN_AGAIN_SECONDS = 5.0
 _ENTRIES_MAX = 1000
-"""Of so many regions a heartbeat tells how far they are written: it has little room."""
+"""How many regions a heartbeat reports the last entry of: its size is limited."""
 _log = get_logger("tsdb.datanode")
 
 
@@ -210,7 +210,7 @@ class Datanode:
         self._register()
 
     def _fail(self, error: TsdbError) -> None:
-        """The log takes nothing more. If it was fenced, the node goes on with what is still placed on it."""
+        """The log accepts nothing more. If it was fenced, the node continues with what is still assigned to it."""
         if isinstance(error, LogFenced):
             threading.Thread(target=self._open_again, args=(error,), name="tsdb-open-again", daemon=True).start()
             return

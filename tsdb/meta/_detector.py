@@ -34,7 +34,7 @@ class PhiDetector:
         self._last = now
 
     def phi(self, now: float) -> float:
-        """How surprising it is that nothing has been heard up to now; 0 if nothing was ever heard."""
+        """How unlikely the silence up to now is; 0 if there was never a heartbeat."""
         if self._last is None:
             return 0.0
         mean = sum(self._intervals) / len(self._intervals)

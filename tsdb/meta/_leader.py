@@ -166,7 +166,7 @@ class MetaLeader:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether what an earlier leader left was looked at."""
+        """Whether the recovery of an earlier leader's changes has run."""
         return self._catalog is not None
 
     def register(self, node: NodeDescription) -> list[RegionOpening]:

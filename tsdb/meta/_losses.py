@@ -38,7 +38,7 @@ def may_lack_rows(nodes: NodeRegistry, node_id: int) -> bool:
 
 
 def reported_entries(nodes: NodeRegistry, node_id: int) -> dict[RegionId, int]:
-    """The last entries of regions that a node has told of, as far as it did."""
+    """The last entries of regions that a node has reported."""
     state = nodes.find_datanode(node_id)
     found: Any = {} if state is None else state.report.get("entries", {})
     return {RegionId(int(region)): int(entry) for region, entry in found.items()} if isinstance(found, dict) else {}
@@ -84,7 +84,7 @@ def open_losses(kv: KvStore, node_id: int) -> list[tuple[RegionId, int]]:
 
 
 def record_recovered(kv: KvStore, node_id: int, region_id: RegionId, rows: Mapping[int, int]) -> bool:
-    """Note how many rows a node has handed in, by the epoch of the takeover; False if no record is left of it."""
+    """Record how many late rows a node has sent, by the epoch of the takeover; False if it has no record."""
     counts: Counter[str] = Counter()
     for epoch, count in rows.items():
         record = _find(kv, node_id, region_id, epoch)

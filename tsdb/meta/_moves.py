@@ -156,7 +156,7 @@ class RegionMoves:
         return record
 
     def run(self, record: MoveRecord) -> dict[str, Any]:
-        """Move the regions of a record, in a few attempts; what could not be moved is given up.
+        """Move the regions of a record, in a few attempts; what could not be moved is abandoned.
 
         While the metadata cannot be changed, or a node that keeps a region does not answer, it is tried again: the
         record is not ended, and the place may be moving.
@@ -302,7 +302,7 @@ class RegionMoves:
                 raise LeadershipLost("this server is no longer the leader")
 
     def _is_back(self, record: MoveRecord) -> bool:
-        """Whether a lost node was heard of again."""
+        """Whether a lost node has sent heartbeats again."""
         state = self._nodes.find_datanode(record.from_node)
         return state is not None and self._nodes.is_alive(state) and state.heard_ms >= record.started_ms
 

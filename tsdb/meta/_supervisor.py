@@ -24,7 +24,7 @@ from tsdb.telemetry import gauge, get_logger
 UNHEARD_SECONDS = 60.0
 """How long a new leader waits for a first heartbeat of a node: after a power cut, all nodes come back."""
 UNHEARD_ALONE_SECONDS = 20.0
-"""How long it waits when most of the others were heard of since it leads: then it was no power cut. That needs no
+"""How long it waits when most other nodes have sent heartbeats since then: then it was no power cut. That needs no
 heartbeats in the metadata, which would cost a transaction for each of them."""
 REACHABLE_SECONDS = 60.0
 """How long a node that still answers requests may send no heartbeats."""
@@ -97,7 +97,7 @@ class FailureSupervisor:
         """By node, when its regions may be tried again, and how long after that."""
         self._was_braked = False
         self._patience = settings.unheard_seconds
-        """How long a node may be silent that was never heard of."""
+        """How long a node that never sent a heartbeat may be silent."""
 
     def tick(self) -> list[int]:
         """Check all datanodes, start failovers that are due, and return the suspected nodes."""

@@ -119,7 +119,7 @@ class ClusterBackups:
     """The backups of a cluster. Thread-safe."""
 
     def __init__(self, regions: RemoteRegions, live: Callable[[], Sequence[Peer]]) -> None:
-        """`live` are the datanodes that are heard of."""
+        """`live` are the datanodes with a valid lease."""
         self._regions = regions
         self._live = live
 

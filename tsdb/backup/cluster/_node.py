@@ -44,7 +44,7 @@ from tsdb.store import Purpose, requests_for
 from tsdb.telemetry import get_logger
 
 LEASE_SECONDS = 120.0
-"""How long pins are kept for a maker of a backup that is not heard of."""
+"""How long pins are kept without a poll of the coordinator."""
 BACKUPS_MAX = 4
 """How many backups may have pins here."""
 COPIES_MAX = 16
@@ -119,7 +119,7 @@ class BackupNode:
         return act(self, request)
 
     def close(self) -> None:
-        """End copies and let go of all pins."""
+        """End copies and release all pins."""
         with self._lock:
             parts, self._parts = list(self._parts.values()), {}
         for part in parts:
@@ -273,7 +273,7 @@ class BackupNode:
         raise BackupUnknown(f"{self._name} has no regions pinned for this backup", backup=backup)
 
     def _reap(self) -> None:
-        """Let go of pins whose backup is not heard of; ends with the last of them."""
+        """Release pins whose backup is no longer polled; ends with the last of them."""
         while True:
             time.sleep(min(_REAP_SECONDS, self._lease_seconds / 4))
             now = time.monotonic()

@@ -225,7 +225,7 @@ class _Capturing:
             time.sleep(self._times.pause_seconds)
 
     def _give_up(self, failed: Mapping[RegionId, TsdbError]) -> None:
-        """Go on without regions that nobody serves, if that is wanted."""
+        """Skip regions that no datanode serves, if that is allowed."""
         if not self._request.skips_damaged:
             region_id, error = next(iter(failed.items()))
             raise not_served(self._table_of(region_id), region_id, error) from error
@@ -281,7 +281,7 @@ class _Capturing:
                 time.sleep(self._times.pause_seconds)
 
     def _wait_held(self, token: str) -> bool:
-        """Wait until no table changes; False if that was over before it was heard of."""
+        """Wait until schema changes are paused; False if the hold expired before the answer arrived."""
         deadline = time.monotonic() + self._times.away_seconds
         problem: TsdbError | None = None
         while time.monotonic() < deadline:

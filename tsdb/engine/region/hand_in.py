@@ -47,7 +47,7 @@ _KINDS = (FrameKind.DATA, FrameKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class HandIn:
-    """What a node hands in with one request."""
+    """The late rows that a node sends with one request."""
 
     node: int
     entries: tuple[LateEntry, ...]

@@ -43,7 +43,7 @@ CRASH_POINTS = (
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFiles:
-    """What a look at all bytes of some files found."""
+    """The result of verifying some files."""
 
     files: int = 0
     rows: int = 0

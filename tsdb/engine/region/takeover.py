@@ -93,7 +93,7 @@ def _find_elsewhere(
 
 
 def _read_up_to(state: LeftState | None, node: int) -> int | None:
-    """Up to which entry of a node others have the rows of a region: what is above may have to be handed in."""
+    """The last entry of a node that the new owner of a region has; later entries may be late rows."""
     if state is None:
         return None
     waiting = [each.entry_id for each in state.takeovers if each.node == node and not each.is_complete]
@@ -159,7 +159,7 @@ def _bring(context: EngineContext, arrivals: Arrivals, readings: list[LogReading
 
 
 def _settle(context: EngineContext, arrivals: Arrivals, coming: Collection[RegionId]) -> None:
-    """Let all rows of regions that come from elsewhere be in data files, and the own log go on behind them."""
+    """Flush all rows of regions that come from other nodes, and let the own log continue after them."""
     flushing = {
         each: start_flush(context, arrivals.claimed[each].region) for each in coming if each in arrivals.claimed
     }
@@ -208,7 +208,7 @@ class _Gap:
             region.written.sequence = sequence
 
     def _takeovers(self) -> tuple[Takeover, ...]:
-        """What the nodes that had the region may hand in later.
+        """The late rows that the previous nodes of the region may send.
 
         An opening that is repeated after its answer was lost has noted that already, before it left out sequences.
         """
