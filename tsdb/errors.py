@@ -268,7 +268,7 @@ class Unsupported(InvalidArguments):
 
 
 class ConfigError(InvalidArguments):
-    """The configuration is wrong. Every problem is told at once, one line each."""
+    """The configuration is wrong. All problems are reported at once, one per line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
-"""The parts of their shares that owners are told to keep to, one after the other."""
+"""The fractions of their shares that owners are limited to, one after the other."""
 LEAST_SHARE = SHARES[-1]
 """When only so much is left, nothing large is begun."""
 

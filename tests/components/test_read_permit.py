@@ -19,7 +19,7 @@ def test_a_proof_lets_a_read_pass_and_a_failure_does_not() -> None:
     outcomes = [True, False]
     permit = ReadPermit(lambda: False, lambda: outcomes.pop(0), "a:1")
     permit.check()
-    with pytest.raises(NodeUnavailable, match="still its own"):
+    with pytest.raises(NodeUnavailable, match="still owns"):
         permit.check()
 
 

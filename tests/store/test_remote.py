@@ -315,7 +315,7 @@ _S3 = 'S3Error {{ code: "{0}", message: "{0} it is" }}\n\nContext:\n   uri: http
         ("Unexpected", _S3.format("InternalError") + "status: 500", "InternalError it is", True),
         ("ConditionNotMatch", _S3.format("PreconditionFailed"), "the object exists already", False),
         ("Unsupported", _S3.format("NotImplemented"), "the service does not support it", False),
-        ("Conflict", _S3.format("ConditionalRequestConflict"), "somebody else", True),
+        ("Conflict", _S3.format("ConditionalRequestConflict"), "concurrent request", True),
     ],
 )
 def test_errors_of_services_are_explained(kind: str, text: str, message: str, is_temporary: bool) -> None:

@@ -1,9 +1,9 @@
-"""What a cluster was at a moment: read from the shared logs of all its datanodes.
+"""The state of a cluster at a point in time, from the shared logs of all its datanodes.
 
-Each log is cut by the time at which its own node appended an entry. A region that moved has entries in several logs;
-they are numbered over all of them, so that a cut which the clocks of two nodes make inconsistent is a gap, and refused.
-Changes of the metadata are notes that the leader had datanodes append. They are applied in the order of their numbers,
-and again a cut that leaves out one and has a later one is refused.
+Each log is cut by the time at which its own node appended an entry. A region that moved has entries in several logs.
+They are numbered across all of them, so a cut that is inconsistent because clocks differ has a gap and is refused.
+Metadata changes are notes that the leader had datanodes append. They are applied in the order of their numbers, and a
+cut that has a later note without an earlier one is refused as well.
 """
 
 from __future__ import annotations

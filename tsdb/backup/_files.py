@@ -79,7 +79,7 @@ class FileCopier:
                 yield outcome
 
     def outcomes(self, pinned: Sequence[PinnedRegion]) -> Generator[RegionOutcome, None, None]:
-        """Yield what became of each region, in order."""
+        """Yield the outcome of each region, in order."""
         tasks = [(region, file) for region in pinned for file in region.files()]
         with closing(each_in_parallel(self._copy, tasks)) as copied:
             ahead = next(copied, None)

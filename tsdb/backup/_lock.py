@@ -127,7 +127,7 @@ def is_locked_by(repository: Repository, token: str) -> bool:
 
 
 def read_lock(repository: Repository) -> dict[str, Any] | None:
-    """Return who has the lock of a destination; None if nobody has."""
+    """Return the owner of the lock of a destination; None if there is none."""
     try:
         found = orjson.loads(repository.store.get(repository.path(LOCK)))
     except ObjectNotFound:

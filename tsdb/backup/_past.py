@@ -1,4 +1,4 @@
-"""Reading what a backup and a shared log tell of a moment."""
+"""Reading the state at a point in time from a backup and a shared log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is placed of each region for a point in time, and what is replayed: decided from what logs and a backup tell."""
+"""Plans a point-in-time recovery of each region: which files are placed and which entries are replayed."""
 
 from __future__ import annotations
 

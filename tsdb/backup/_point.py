@@ -1,9 +1,9 @@
-"""Planning a restore to a point in time: a backup, and what shared logs hold from then on up to a moment.
+"""Planning a point-in-time recovery: a backup, and the entries of shared logs from then on up to a time.
 
-    backup ─▶ definitions and metadata of the moment ─▶ for each region: files of the backup, entries to replay
+    backup ─▶ definitions and metadata at that time ─▶ for each region: files of the backup, entries to replay
 
-Nothing is written here, and nothing of a log is changed: a server may be writing it. What cannot be restored exactly
-as it was is refused (`RestoreRefused`), with the reason and what can be done instead.
+Nothing is written here, and the log is not changed: a server may be writing it. If the exact state cannot be restored,
+it is refused (`RestoreRefused`), with the reason and an alternative.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     lock the destination ─▶ capture the server ─▶ copy files ─▶ content ─▶ summary
 
-The summary is written last, put-if-absent, and makes the backup. Until then it does not exist: what a failed or killed
-one leaves is files that the next one finds and does not send again, and a directory without a summary, which the next
-one removes.
+The summary is written last, put-if-absent, and creates the backup. A failed or killed backup leaves files, which the
+next one finds and does not send again, and a directory without a summary, which the next one removes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tsdb.store import Purpose, requests_for
 
 @dataclass(frozen=True, slots=True)
 class BackupCheck:
-    """What a look at backups found."""
+    """The result of verifying backups."""
 
     backups: int
     files: int

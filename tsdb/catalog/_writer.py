@@ -114,7 +114,7 @@ class CatalogWriter(CatalogReader, ABC):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let no change of a table begin before the block ends; those that were interrupted are looked at first."""
+        """Block schema changes until the block ends; interrupted ones are handled first."""
         with self._changing():
             yield
 

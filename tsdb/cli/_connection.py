@@ -149,7 +149,7 @@ def _seconds(text: str) -> float:
 
 
 def _with_password(address: ServerAddress) -> ServerAddress:
-    """Ask for the password if it is wanted, or missing while somebody is there to type it."""
+    """Prompt for the password if requested, or if it is missing and there is a terminal."""
     is_missing = address.user is not None and address.password is None and os.isatty(0)
     if address.password != _ASK and not is_missing:
         return address

@@ -39,7 +39,7 @@ from tsdb.telemetry import CacheStatistics, reported_caches
 
 
 class ClusterAccess(ClusterView, ClusterCommands, Protocol):
-    """A cluster, for those who look at it and those who change it."""
+    """A cluster, for statements that show it and statements that change it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class MetaCluster:
             return None
 
     def live_datanodes(self) -> list[Peer]:
-        """The datanodes that are heard of, by id."""
+        """The datanodes with a valid lease, by id."""
         live = [each for each in self._meta.nodes()["nodes"] if _is_live_datanode(each)]
         return sorted((Peer(each["node_id"], each["address"]) for each in live), key=lambda peer: peer.node_id)
 

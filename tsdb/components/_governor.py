@@ -24,7 +24,7 @@ from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Size
 
 LOOK_SECONDS = 0.5
-"""How often memory is looked at."""
+"""How often memory is checked."""
 IDLE_LOOKS = 20
 """So many looks make the interval after which free memory is given back to the system."""
 GROW_LOOKS = 10

@@ -1,10 +1,10 @@
-"""Handing in rows that this datanode acknowledged by its local log alone, after its regions were taken over.
+"""Sends late rows, which this datanode acknowledged only by its local log, to the new owners of its regions.
 
-    late entries of a region ─▶ metasrv: who has the region? ─▶ data plane: `hand_in` there ─▶ metasrv: so many rows
-    were recovered ─▶ the entries are settled
+    late entries of a region ─▶ metasrv: who has the region? ─▶ data plane: `hand_in` there ─▶ metasrv: number of rows
+    recovered ─▶ the entries are settled
 
-Every step may be repeated, after a crash as well: the owner of a region takes each entry once. What cannot be handed in
-now is tried again; until then the entries stay on the disk.
+Every step may be repeated, even after a crash: the owner of a region applies each entry once. Rows that cannot be sent
+now are retried; until then their entries stay on the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = get_logger("tsdb.datanode")
 
 
 class LateRowsSender:
-    """Hands in everything there is, on a thread of its own."""
+    """Sends all late rows, on its own thread."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Whether a datanode may answer reads: nobody else can have acknowledged rows that it does not see.
+"""Whether a datanode may answer reads: no other node can have acknowledged rows that it does not see.
 
-Metasrv gives a region to another node only after the lease of the node before has run out. So what was read under a
-lease is current. Without one, because metasrv cannot be reached, the node proves that its log is still its own: a node
-that takes regions over seals that log first. One proof, an object in the store, serves all reads that began before it.
+Metasrv assigns a region to another node only after the lease of the previous one has expired, so reads under a lease
+are current. Without a lease, because metasrv cannot be reached, the node proves that it still owns its log: a node that
+takes over regions seals that log first. One proof, an object in the store, serves all reads that began before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What systemd is told of this process (`Type=notify`): when it is ready, and when it begins to stop.
+"""Notifications to systemd (`Type=notify`): when the process is ready, and when it begins to stop.
 
 A notification is one datagram to the socket that the service manager names in `NOTIFY_SOCKET`. Without that variable
 nothing is sent. A notification that cannot be sent is logged: the process serves all the same.

@@ -1,9 +1,10 @@
-"""The storage of a cluster: the regions that are placed on this node, served over Arrow Flight.
+"""The datanode: serves the regions that are assigned to it over Arrow Flight.
 
-    register ─▶ take a term of the log ─▶ open the regions that are placed here ─▶ listen ─▶ heartbeats
+    register ─▶ take a term of the log ─▶ open the assigned regions ─▶ listen ─▶ heartbeats
 
-When the log turns out to be fenced, another node has taken regions over: everything is opened again, with what is still
-placed here. That needs no clock. The lease that heartbeats keep says whether reads may still be answered.
+If the log turns out to be fenced, another node has taken over regions. The datanode then reopens everything that is
+still assigned to it. This does not depend on clocks. The lease that heartbeats renew decides whether reads may be
+answered.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tsdb.units import Duration
 _CLOSE_SECONDS_MAX = 60.0
 _OPEN_AGAIN_SECONDS = 5.0
 _ENTRIES_MAX = 1000
-"""Of so many regions a heartbeat tells how far they are written: it has little room."""
+"""How many regions a heartbeat reports the last entry of: its size is limited."""
 _log = get_logger("tsdb.datanode")
 
 
@@ -209,7 +210,7 @@ class Datanode:
         self._register()
 
     def _fail(self, error: TsdbError) -> None:
-        """The log takes nothing more. If it was fenced, the node goes on with what is still placed on it."""
+        """The log accepts nothing more. If it was fenced, the node continues with what is still assigned to it."""
         if isinstance(error, LogFenced):
             threading.Thread(target=self._open_again, args=(error,), name="tsdb-open-again", daemon=True).start()
             return

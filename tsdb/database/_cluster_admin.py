@@ -47,7 +47,7 @@ def migrate_region(
 
 
 def procedure_state(cluster: ClusterCommands | None, procedure_id: Any) -> str:
-    """Return what became of a procedure, as JSON."""
+    """Return the state of a procedure, as JSON."""
     if not isinstance(procedure_id, str):
         raise InvalidArguments(f"expected the id of a procedure as a string, not {procedure_id!r}")
     state, error = _required(cluster).procedure_state(procedure_id)

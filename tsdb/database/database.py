@@ -99,7 +99,7 @@ class Database:
         self.slow_queries = SlowQueries(services, services.options.slow_queries)
 
     def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
+        """Return whether a session may use this database."""
         catalog = self.services.catalog
         return name.lower() == "information_schema" or catalog.find_database(name) is not None
 
@@ -114,7 +114,7 @@ class Database:
             yield self._run(parsed, session, tables=tables)
 
     def find_repeated(self, text: str, session: Session) -> RepeatedQuery | None:
-        """Return a query of a known shape that another process can perhaps compute; None for anything else."""
+        """Return a query of a known shape that a fast worker may be able to compute; None for anything else."""
         return find_repeated(text, session, self.services)
 
     def end_repeated(self, query: RepeatedQuery, *, is_answered: bool) -> None:
@@ -127,7 +127,7 @@ class Database:
         self.slow_queries.note(seconds, query.text, query.session)
 
     def has_table(self, name: str, session: Session) -> bool:
-        """Tell whether the session's database has a table or a view of this name."""
+        """Return whether the session's database has a table or a view of this name."""
         catalog = self.services.catalog
         found = catalog.find_table(session.database, name) or catalog.find_view(session.database, name)
         return found is not None or session.database in READ_ONLY_DATABASES
@@ -135,14 +135,14 @@ class Database:
     def write(
         self, database: str, table: str, frame: pa.Table, session: Session, *, tags: Sequence[str], time: str
     ) -> int:
-        """Write columns into a table, which is created or widened as they need; the number of rows."""
+        """Write columns into a table, which is created or widened as needed; return the number of rows."""
         check_writing(self.services, session)
         self._admit(session, database)
         token = session.token or WriteToken()
         return self.services.frames.write(database, table, frame, tags=tags, time=time, token=token)
 
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:
-        """Write columns into a table that exists and stays as it is; the number of rows."""
+        """Write columns into an existing table without changing its columns; return the number of rows."""
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
         check_target(session, database)
@@ -180,7 +180,7 @@ class Database:
         protocol: str = "other",
         notes_rejections: bool = True,
     ) -> WriteOutcome:
-        """Write what a protocol brings, into tables that are created or widened as the rows need.
+        """Write the rows of a protocol into tables that are created or widened as needed.
 
         IngestRejected, and nothing is written, if a row does not fit its table. With `dry_run` nothing changes, and
         the outcome tells what would, or what would be refused. Without `notes_rejections` a refusal is not counted and
@@ -280,7 +280,7 @@ class Database:
         return read_remote(self.services, queries, session)
 
     def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
-        """Keep what metrics of the session's database say about themselves."""
+        """Store the metadata of metrics of the session's database."""
         if described:
             check_writing(self.services, session)
             check_target(session, session.database)
@@ -288,7 +288,7 @@ class Database:
             self.services.catalog.metric_descriptions.keep(session.database, described)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
-        """Count and remember what a protocol refused itself, because it could not be read."""
+        """Count and record rows that a protocol refused because they could not be parsed."""
         self.services.rejections.add(rejections, protocol=protocol, database=session.database)
 
     def run(self, text: str, session: Session) -> Output:
@@ -299,11 +299,11 @@ class Database:
         return self._run(found[0], session)
 
     def run_parsed(self, parsed: Parsed, session: Session) -> Output:
-        """Run a statement that somebody parsed already."""
+        """Run a statement that is already parsed."""
         return self._run(parsed, session)
 
     def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
-        """Return the columns a statement would answer with, None if it answers without rows. Nothing is changed."""
+        """Return the columns of a statement's result, None if it returns no rows. Nothing is executed."""
         statement = parsed.statement
         check_statement(statement, self.services, session)
         if isinstance(statement, statements.Query):
@@ -374,7 +374,7 @@ class Database:
         self.slow_queries.note(seconds, text, session, is_promql=True, times=times, trace=traced)
 
     def cancel(self, session: Session) -> None:
-        """Stop what runs for a session; from any thread."""
+        """Cancel the running statement of a session; from any thread."""
         if session.token is not None:
             session.token.cancel()
         self.services.processes.cancel_session(session)
@@ -493,7 +493,7 @@ class Database:
 
 
 _ANSWERS_FREELY = (statements.Show, statements.Describe, statements.Tql, statements.Explain)
-"""What may be run to see what it answers with: it changes nothing."""
+"""Statements that may be run to find their result columns, because they change nothing."""
 
 
 class _TrackedRecords:
@@ -559,7 +559,7 @@ class _TrackedRecords:
             self._end()
 
     def _end(self) -> None:
-        """Leave the process list, once."""
+        """Remove the statement from the process list, once."""
         leave, self._leave = self._leave, None
         if leave is not None:
             leave()

@@ -40,7 +40,7 @@ class DatabasePort(Protocol):
     # Names and connections
 
     def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
+        """Return whether a session may use this database."""
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for."""
@@ -153,7 +153,7 @@ class DatabasePort(Protocol):
         """Delete rows of a table of the session's database by their tags and times; the number of keys."""
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
-        """Count and remember what a protocol refused itself, because it could not be read."""
+        """Count and record rows that a protocol refused because they could not be parsed."""
 
     # Prometheus
 
@@ -174,7 +174,7 @@ class DatabasePort(Protocol):
         """Answer queries of remote read, each with an encoded `QueryResult`."""
 
     def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
-        """Keep what metrics of the session's database say about themselves."""
+        """Store the metadata of metrics of the session's database."""
 
 
 class DatabaseGate:

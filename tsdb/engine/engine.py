@@ -98,7 +98,7 @@ class Engine:
         self._moves = Moves(context, self._roster, self.housekeeping, self._worker_of)
         self.housekeeping.before_purge = self._moves.left.refresh
         self._is_member = False
-        """It is one node of several, between which regions move."""
+        """It is one of several nodes between which regions move."""
         self._workers = [
             Worker(
                 f"tsdb-region-{number}",
@@ -114,7 +114,7 @@ class Engine:
         self.memory = EngineMemory(context, self._registers)
         self._is_closed = False
         self.refused: Mapping[RegionId, TsdbError] = {}
-        """Regions that were to be opened at the start and are not: they lead elsewhere, or do not exist."""
+        """Regions that should have been opened at startup but were not: they lead elsewhere, or do not exist."""
         context.buffer.on_release(self.housekeeping.relieve)
         self._unwatch = watch_engine(self)
 
@@ -133,7 +133,7 @@ class Engine:
         has_housekeeping: bool = True,
         names: Callable[[RegionId], str | None] | None = None,
     ) -> Engine:
-        """Open the engine and everything in it; returns when all regions are ready. It owns the log from now on.
+        """Open the engine and everything in it; return when all regions are ready. The engine then owns the log.
 
         `regions` are those the catalog knows, by their directories; without it they are found by their manifests. A
         node of a cluster has openings instead: other nodes have other regions of the same store. Those that could not
@@ -201,7 +201,7 @@ class Engine:
         return self._roster.ids()
 
     def journal(self, metadata: Iterable[tuple[str, bytes]]) -> Journal | None:
-        """Begin to note changes of tables, if the log is kept for its history; None if it is not.
+        """Begin to record schema changes, if the log has a retention; None otherwise.
 
         To be called once, before anything is changed; `metadata` is all that there is.
         """
@@ -212,7 +212,7 @@ class Engine:
 
     @property
     def directories(self) -> dict[str, Path]:
-        """Where the data and the log are, if they are on a disk."""
+        """The directories of the data and the log, if they are on a local disk."""
         store, log = self._context.store, self._context.wal.directory
         data, file_cache = local_store_of(store, DATA), file_cache_of(store)
         found = {} if data is None else {"data": data.root}
@@ -263,7 +263,7 @@ class Engine:
         self._roster.add(region)
 
     def open_regions(self, openings: Sequence[RegionOpening]) -> dict[RegionId, TsdbError | None]:
-        """Open regions that are placed on this node; return for each why it is not open, or None.
+        """Open regions that are assigned to this node; return for each the reason why it is not open, or None.
 
         Each manifest is claimed under the epoch of its opening; then rows are taken over from the logs of other nodes
         and flushed. What is open under the epoch already stays as it is. May be repeated; any thread may call it.
@@ -304,7 +304,7 @@ class Engine:
 
     @property
     def late(self) -> LateLog | None:
-        """What this node has to hand in to the owners of regions that it lost; None if that cannot be."""
+        """The late rows that this node has to send to the new owners of its regions; None if that is impossible."""
         node_log = self._context.wal.node_log
         return None if node_log is None else node_log.late
 
@@ -379,7 +379,7 @@ class Engine:
         *,
         must_fit: bool,
     ) -> Future[int]:
-        """Hand a batch that was checked, with its log entry, to the worker of its region."""
+        """Pass a validated batch with its log entry to the worker of its region."""
         done: Future[int] = Future()
         # Whether the rows are in the log is not the caller's to decide: a future that runs cannot be cancelled.
         done.set_running_or_notify_cancel()
@@ -405,7 +405,7 @@ class Engine:
         return done
 
     def snapshot(self, region_id: RegionId, *, timeout: Duration | None = None) -> Snapshot:
-        """Take what the region holds now, for reading."""
+        """Take a snapshot of the region, for reading."""
         return take_snapshot(self._context, self._region(region_id), timeout=timeout)
 
     def open_reader(
@@ -434,7 +434,7 @@ class Engine:
         return region.worker.call(lambda: change.set_options(self._context, region, options))
 
     def flush(self, region_id: RegionId) -> Future[None]:
-        """Flush what the region holds now."""
+        """Flush all rows that are in memory now."""
         return start_flush(self._context, self._region(region_id))
 
     def pin(self, region_id: RegionId) -> Future[PinnedRegion]:
@@ -456,7 +456,7 @@ class Engine:
         return start_verify(self._context, self._region(region_id), is_quarantined=is_quarantined)
 
     def give_up_file(self, region_id: RegionId, file_id: str) -> Future[int]:
-        """Take a quarantined data file out of a region for good; return how many rows it held."""
+        """Drop a quarantined data file from a region; return the number of its rows."""
         return start_give_up(self._context, self._region(region_id), file_id)
 
     def compactions(self) -> list[CompactionRecord]:
@@ -474,7 +474,7 @@ class Engine:
     def truncate(
         self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None
     ) -> Future[None]:
-        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole.
+        """Delete all rows; with time ranges, only the data files that are completely in one of them.
 
         All rows are removed once for each token, however often that is asked for.
         """
@@ -503,7 +503,7 @@ class Engine:
         self._roster.end_quarantine(region_id)
 
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
-        """Let the rows be gone that are in memory and not in files, for good; what is flushed stays."""
+        """Discard the rows that are in memory but not in files; flushed rows stay."""
         region = self._region(region_id)
         return region.worker.call(lambda: change.discard_unflushed(self._context, region))
 

@@ -22,7 +22,7 @@ class Listing:
     """The objects below a prefix, sorted by path."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
-        """`prefix` is looked at in every store there is."""
+        """`prefix` is listed in every store."""
         self._store = store
         self._prefixes = everywhere(store, prefix)
         self._objects = [found for each in self._prefixes for found in store.list(each)]

@@ -77,7 +77,7 @@ class Regions(Protocol):
         """Read all files of a region, or the quarantined ones; quarantine damaged ones, and release the others."""
 
     def give_up_file(self, region_id: RegionId, file_id: str) -> Future[int]:
-        """Take a quarantined data file out of a region for good; return how many rows it held."""
+        """Drop a quarantined data file from a region; return the number of its rows."""
 
     def compactions(self) -> list[CompactionRecord]:
         """The newest compactions of all regions, oldest first."""
@@ -88,7 +88,7 @@ class Regions(Protocol):
     def truncate(
         self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None
     ) -> Future[None]:
-        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole.
+        """Delete all rows; with time ranges, only the data files that are completely in one of them.
 
         All rows are removed once for each token, however often that is asked for.
         """

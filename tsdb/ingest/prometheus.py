@@ -26,7 +26,7 @@ from tsdb.telemetry import gauge
 from tsdb.units import Size
 
 SERIES_MAX = 2_000_000
-"""How many series a reader remembers before it begins anew."""
+"""Maximum number of series in the cache of a reader, which is then cleared."""
 SERIES_BYTES_MAX = Size.parse("512MiB")
 
 VALUE_COLUMN = "tsdb_value"

@@ -65,7 +65,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """Who leads (None: nobody) as of a revision."""
+    """The leader (None: there is none) at a revision."""
 
     candidate: bytes | None
     revision: int
@@ -75,14 +75,14 @@ class Election:
     """One candidate's view of an election."""
 
     def __init__(self, store: CoordinationStore, key: str, *, candidate: bytes, ttl_seconds: int) -> None:
-        """`candidate` is what others are told of the leader, such as its address."""
+        """`candidate` describes the leader to others, such as its address."""
         self._store = store
         self._key = key
         self._candidate = candidate
         self._ttl_seconds = ttl_seconds
 
     def leader(self) -> bytes | None:
-        """Who leads, None if nobody does."""
+        """The leader, None if there is none."""
         return self._store.get(self._key)
 
     def campaign(self, timeout_seconds: float, on_lost: Callable[[KvLease], None] | None = None) -> Leadership | None:

@@ -35,7 +35,7 @@ class LeaseServer(Protocol):
 
 
 class KvLease:
-    """A promise of the store to keep some keys until it is told otherwise, or hears nothing for too long."""
+    """A promise of the store to keep some keys until they are deleted or the lease is not renewed in time."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class KvLease:
                 _LOG.warning("a lease was not revoked, its keys stay until it expires", lease=self.id, error=str(error))
 
     def abandon(self) -> None:
-        """Stop renewing because the store is closing; the holder is told that the lease is lost."""
+        """Stop renewing because the store is closing; the holder is notified that the lease is lost."""
         self._lose("the store was closed")
 
     def keep(self) -> None:

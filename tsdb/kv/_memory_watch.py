@@ -11,7 +11,7 @@ from tsdb.kv._coordination import KeyEvent, WatchChanges, WatchReset
 from tsdb.kv._errors import KvClosed
 
 BACKLOG_MAX = 1024
-"""How many changes wait for a reader; if there are more, it gets everything anew."""
+"""How many changes may wait for a reader; with more, it gets the complete state again."""
 _EXPIRY_CHECK_SECONDS = 0.1
 
 

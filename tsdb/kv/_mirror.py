@@ -59,7 +59,7 @@ class MirrorKv:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is heard of the store at the moment."""
+        """Why the store is unreachable at the moment."""
         return str(self._failure) if self._failure is not None else self._watch.problem
 
     @property

@@ -1,4 +1,4 @@
-"""A metadata store whose changes somebody else is told of, in the order in which they were made."""
+"""A metadata store that reports its changes to an observer, in the order in which they were made."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When a node is taken for lost: phi-accrual failure detection over the intervals of its heartbeats.
+"""Phi-accrual failure detection over the heartbeat intervals of a node.
 
-phi is a measure of how surprising the silence of a node is: 8 means that a heartbeat comes later than this once in 10^8
-times, if intervals are normally distributed as they were so far. A node whose heartbeats come regularly is suspected
-soon, one with an unsteady network later.
+phi measures how unlikely the current silence of a node is: 8 means that a heartbeat is this late once in 10^8 times, if
+intervals are normally distributed as before. A node with regular heartbeats is suspected soon, one with an unsteady
+network later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PhiDetector:
         self._last = now
 
     def phi(self, now: float) -> float:
-        """How surprising it is that nothing has been heard up to now; 0 if nothing was ever heard."""
+        """How unlikely the silence up to now is; 0 if there was never a heartbeat."""
         if self._last is None:
             return 0.0
         mean = sum(self._intervals) / len(self._intervals)

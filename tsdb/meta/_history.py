@@ -1,14 +1,14 @@
-"""Having changes of the metadata noted in the shared log of a datanode, for restores to a point in time.
+"""Recording metadata changes in the shared log of a datanode, for point-in-time recovery.
 
-    a change ─▶ its transaction, with the next number ─▶ a datanode appends it to its log ─▶ the caller hears of it
+    a change ─▶ its transaction, with the next number ─▶ a datanode appends it to its log ─▶ the caller gets the result
 
-- Each change has a number in the order of all changes: that of the leadership, and one that grows by one. So notes are
-  put in order again, whichever datanodes have them.
-- The first note of a leadership holds everything there is, and so does the first one after a note that failed: what was
-  not noted in between is known from then on.
-- Who made a change hears of its success only when it is noted (`check_noted`). What was made and is not noted is not
-  acknowledged.
-- Without datanodes that keep their logs nothing is noted, and nothing is slower.
+- Each change has a number in the order of all changes: that of the leadership, and one that increases by one. Notes can
+  therefore be ordered again, whichever datanodes have them.
+- The first note of a leadership contains the complete state, and so does the first one after a failed note, which
+  covers what was not recorded in between.
+- The sender of a change learns of its success only when it is recorded (`check_noted`). A change that was made but not
+  recorded is not acknowledged.
+- Without datanodes that retain their logs, nothing is recorded, and nothing is slower.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Holding changes of tables back for a moment, for one who takes a backup of the cluster.
+"""Pausing schema changes for a moment, for a backup of the cluster.
 
-    hold ─▶ changes before it are made ─▶ held, at a revision of the metadata ─▶ release, or the time is over
+    hold ─▶ earlier changes complete ─▶ held, at a revision of the metadata ─▶ release, or timeout
 
-A hold has its turn in the line of changes, so that nothing is under way while it lasts. It ends by itself, because the
-one that has asked for it may be gone. `release` tells whether it lasted until then, under the same leader; otherwise
-tables may have changed, and what was taken meanwhile is worth nothing.
+A hold takes its turn in the queue of changes, so that none is in progress while it lasts. It expires, because the
+requester may have died. `release` returns whether it lasted until then, under the same leader; otherwise tables may
+have changed, and the captured state is unusable.
 """
 
 from __future__ import annotations

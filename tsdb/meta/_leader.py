@@ -1,4 +1,4 @@
-"""What one metadata server does while it leads.
+"""The tasks of the leading metadata server.
 
     elected ─▶ nodes known from the metadata ─▶ catalog recovers (finishes or undoes what was interrupted) ─▶ changes
     deposed ─▶ no more changes, connections to datanodes closed ─▶ the next leader recovers
@@ -46,7 +46,7 @@ _NOTE_TIMEOUT, _BASE_TIMEOUT = Duration.of_seconds(5), Duration.of_seconds(30)
 """How long one datanode may take to note a change, or everything there is."""
 _HOUSEKEEPING_SECONDS = 5.0
 _AGAIN_SECONDS_MIN, _AGAIN_SECONDS_MAX = 0.5, 60.0
-"""How often what was interrupted is tried again: less and less often while it cannot be finished."""
+"""Retry interval of interrupted changes; it grows while they cannot be completed."""
 _SUPERVISE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
@@ -154,7 +154,7 @@ class MetaLeader:
         self._supervising.start()
 
     def stop(self) -> None:
-        """Stop everything that only a leader does; what is under way is left to the next leader."""
+        """Stop everything that only a leader does; changes in progress are left to the next leader."""
         self._stopped.set()
         self._recovered.set()
         self._regions.close()
@@ -166,32 +166,32 @@ class MetaLeader:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether what an earlier leader left was looked at."""
+        """Whether the recovery of an earlier leader's changes has run."""
         return self._catalog is not None
 
     def register(self, node: NodeDescription) -> list[RegionOpening]:
-        """Let a node take part; return the regions that it has to open."""
+        """Register a node; return the regions that it has to open."""
         self.nodes.register(node)
         return openings_of(self.kv, node.node_id) if node.role is NodeRole.DATANODE else []
 
     def heartbeat(
         self, node: NodeDescription, report: Mapping[str, Any], regions: Sequence[RegionId]
     ) -> tuple[bool, list[RegionId]]:
-        """Take note of a heartbeat; return whether the node is registered, and which of its regions it has to close."""
+        """Record a heartbeat; return whether the node is registered, and the regions that it has to close."""
         if not self.nodes.heartbeat(node, report):
             return False, []
         return True, self._misplaced(node.node_id, regions) if node.role is NodeRole.DATANODE else []
 
     def change(self, procedure_id: str, change: CatalogChange) -> ProcedureRecord:
-        """Let a change of the catalog be made; the record tells what became of it."""
+        """Queue a catalog change; the record shows its outcome."""
         return self.procedures.submit(procedure_id, change.kind, change.subject, lambda: self._apply(change))
 
     def migrate(self, region_id: RegionId, from_node: int, to_node: int) -> ProcedureRecord:
-        """Let a region be moved; the record tells what became of it."""
+        """Queue the migration of a region; the record shows its outcome."""
         return self._submit_move(self._moves.plan_migration(region_id, from_node, to_node))
 
     def fail_over(self, node_id: int, reason: str) -> list[ProcedureRecord]:
-        """Let the regions of a node be moved to others; nothing is asked of the node."""
+        """Queue the failover of a node's regions; the node itself is not asked."""
         state = self.nodes.find_datanode(node_id)
         if state is not None and state.description.log == LogKind.NONE:
             raise Unsupported(
@@ -212,7 +212,7 @@ class MetaLeader:
         return Peer(place.node_id, "" if state is None else state.description.address), place.is_moving
 
     def recovered(self, node_id: int, region_id: RegionId, rows: Mapping[int, int]) -> bool:
-        """Take note that a node has handed in what it had of a region."""
+        """Record that a node has sent its late rows of a region."""
         return record_recovered(self.kv, node_id, region_id, rows)
 
     def open_losses(self, node_id: int) -> list[tuple[RegionId, int]]:
@@ -277,7 +277,7 @@ class MetaLeader:
         self._regions.backup(peer, "note", note, timeout=_BASE_TIMEOUT if note["is_base"] else _NOTE_TIMEOUT)
 
     def _misplaced(self, node_id: int, regions: Sequence[RegionId]) -> list[RegionId]:
-        """Return those of a node's regions that are not placed there. The copy may be old: the store decides."""
+        """Return a node's regions that are not assigned to it. The copy may be old: the store decides."""
         suspects = []
         for region in regions:
             place = self._places.place_of(region)
@@ -316,7 +316,7 @@ class MetaLeader:
         return True
 
     def _supervise(self) -> None:
-        """Go on with moves that an earlier leader left, then look at the nodes every second."""
+        """Continue the moves of an earlier leader, then check the nodes every second."""
         has_resumed = False
         while not self._stopped.wait(_SUPERVISE_SECONDS):
             try:

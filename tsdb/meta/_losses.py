@@ -1,9 +1,9 @@
-"""What failovers may have lost, and what came back of it.
+"""Records of rows that failovers may have lost, and of those that were recovered.
 
 A datanode with `wal.shared.acknowledge = "local"` acknowledges rows before others can read them. When its regions are
-moved without it, by a failover or because it did not answer to a migration, the record of the move says from which
-entry of the log on they may be missing, and up to where the node was known to have written. When the node is back it
-hands in what it has (`tsdb.engine.region.hand_in`) and says so here.
+moved without it, by a failover or because it did not answer to a migration, the record of the move has the first log
+entry that may be missing, and the last one that the node reported. When the node is back, it sends its late rows
+(`tsdb.engine.region.hand_in`) and reports that here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def may_lack_rows(nodes: NodeRegistry, node_id: int) -> bool:
 
 
 def reported_entries(nodes: NodeRegistry, node_id: int) -> dict[RegionId, int]:
-    """The last entries of regions that a node has told of, as far as it did."""
+    """The last entries of regions that a node has reported."""
     state = nodes.find_datanode(node_id)
     found: Any = {} if state is None else state.report.get("entries", {})
     return {RegionId(int(region)): int(entry) for region, entry in found.items()} if isinstance(found, dict) else {}
@@ -84,7 +84,7 @@ def open_losses(kv: KvStore, node_id: int) -> list[tuple[RegionId, int]]:
 
 
 def record_recovered(kv: KvStore, node_id: int, region_id: RegionId, rows: Mapping[int, int]) -> bool:
-    """Note how many rows a node has handed in, by the epoch of the takeover; False if no record is left of it."""
+    """Record how many late rows a node has sent, by the epoch of the takeover; False if it has no record."""
     counts: Counter[str] = Counter()
     for epoch, count in rows.items():
         record = _find(kv, node_id, region_id, epoch)

@@ -1,15 +1,15 @@
-"""Regions change their node: because it is lost (failover), or because an operator wants it (migration).
+"""Moves of regions between nodes: failover of a lost node, or migration by an operator.
 
     record ─▶ place: epoch + 1, moving ─▶ (migration: old node flushes and closes) ─▶ target opens under the epoch
     ─▶ place: target ─▶ record ended
 
-- The place is changed by compare-and-set. Its epoch grows before each attempt: what an earlier attempt, or the old
-  node, still does under a smaller epoch is refused by the manifest. So no epoch is ever used by two nodes.
-- Of a region that is moving, a node that starts is told nothing, and no node is told to close it.
-- Every step can be repeated: the place says how far a move has come. A leader that takes over goes on with the records
-  that are not ended.
-- A move that does not succeed is given up: the place stays with the old node, under one more epoch, and the old node is
-  asked to open the region again if it is there.
+- The place is changed by compare-and-set. Its epoch increases before each attempt, so the manifest refuses everything
+  that an earlier attempt or the old node still does under a smaller epoch. No epoch is ever used by two nodes.
+- While a region is moving, a node that starts is not told to open it, and no node is told to close it.
+- Every step can be repeated, and the place records the progress of a move. A new leader continues the records that are
+  not ended.
+- A move that does not succeed is abandoned: the place stays with the old node, under one more epoch, and the old node
+  is told to open the region again if it is alive.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class RegionMoves:
         return record
 
     def run(self, record: MoveRecord) -> dict[str, Any]:
-        """Move the regions of a record, in a few attempts; what could not be moved is given up.
+        """Move the regions of a record, in a few attempts; what could not be moved is abandoned.
 
         While the metadata cannot be changed, or a node that keeps a region does not answer, it is tried again: the
         record is not ended, and the place may be moving.
@@ -302,7 +302,7 @@ class RegionMoves:
                 raise LeadershipLost("this server is no longer the leader")
 
     def _is_back(self, record: MoveRecord) -> bool:
-        """Whether a lost node was heard of again."""
+        """Whether a lost node has sent heartbeats again."""
         state = self._nodes.find_datanode(record.from_node)
         return state is not None and self._nodes.is_alive(state) and state.heard_ms >= record.started_ms
 

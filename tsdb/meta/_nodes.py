@@ -1,10 +1,10 @@
-"""The nodes of a cluster as the leader knows them: who they are, when they were heard of last, and what they report.
+"""The node registry of the leader: addresses, last heartbeats and reports of all nodes.
 
-- Addresses are in the metadata, so that others find them; heartbeats are in the memory of the leader only.
-- A node has a lease: it is alive while its last heartbeat is younger than `LEASE`. A new leader has heard nobody; for
-  the time of one lease it takes every node for possibly alive, and places nothing on those it has not heard of.
-- A node id belongs to one process at a time, told apart by its `start_id`. A second one is refused while the first may
-  be alive, unless it has the same address: then the first one cannot be there any more.
+- Addresses are in the metadata, so that others find them; heartbeats are only in the memory of the leader.
+- A node has a lease: it is alive while its last heartbeat is younger than `LEASE`. A new leader has no heartbeats; for
+  one lease it considers every node possibly alive, and places nothing on nodes without a heartbeat.
+- A node id belongs to one process at a time, identified by its `start_id`. A second one is refused while the first may
+  be alive, unless it has the same address: then the first one has ended.
 
 Leases serve placement and failure detection. That an old process does no harm is up to the epochs of manifests and the
 fences of the shared log.
@@ -35,7 +35,7 @@ SKEW = Duration.of_seconds(0.6)
 """A hundredth of a lease for clocks that run at different rates, and time for one more step of a node."""
 NODES_MAX = 10_000
 FORGOTTEN = Duration.of_seconds(600)
-"""After so much silence a frontend is taken out of the metadata; it comes back with its next heartbeat."""
+"""A frontend without heartbeats for this long is removed from the metadata; its next heartbeat adds it again."""
 
 _log = get_logger("tsdb.meta")
 
@@ -53,15 +53,15 @@ class LogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """What a node says of itself when it starts."""
+    """The description that a node registers with."""
 
     role: NodeRole
     node_id: int
     """Of a datanode; 0 for others."""
     address: str
-    """Where others reach it: Flight of a datanode, gRPC of a frontend."""
+    """Its address for other nodes: Flight of a datanode, gRPC of a frontend."""
     start_id: str
-    """Another one for each start of a process."""
+    """A new one for each start of a process."""
     http: str = ""
     hostname: str = ""
     version: str = ""
@@ -70,7 +70,7 @@ class NodeDescription:
     log: str = ""
     """A `LogKind`; empty for others than datanodes, and for those of earlier versions."""
     keeps_log: bool = False
-    """It keeps its shared log for restores to a point in time, and notes changes of tables in it."""
+    """It retains its shared log for point-in-time recovery, and records schema changes in it."""
 
     @property
     def key(self) -> str:
@@ -98,9 +98,9 @@ class NodeState:
     heard_ms: int = 0
     """The same as the time of the day."""
     report: Mapping[str, Any] = field(default_factory=dict)
-    """What its last heartbeat said: regions, load, state of its storage."""
+    """The report of its last heartbeat: regions, load, state of its storage."""
     has_left: bool = False
-    """It said that it stops, and serves nothing any more."""
+    """It has announced that it stops, and no longer serves."""
 
 
 class NodeRegistry:
@@ -121,7 +121,7 @@ class NodeRegistry:
                 _log.warning("the description of a node cannot be read", key=key, error=error)
 
     def register(self, node: NodeDescription) -> None:
-        """Let a process have its node id; NodeIdInUse while another may be alive."""
+        """Register a process under its node id; NodeIdInUse while another may be alive."""
         with self._lock:
             found = self._nodes.get(node.key)
             self._check_free(node, found)
@@ -141,7 +141,7 @@ class NodeRegistry:
         _log.info("a node is registered", role=node.role.value, node=node.node_id, address=node.address)
 
     def heartbeat(self, node: NodeDescription, report: Mapping[str, Any]) -> bool:
-        """Take note that a node is alive; return False if it has to register first."""
+        """Record a heartbeat; return False if the node has to register first."""
         with self._lock:
             found = self._nodes.get(node.key)
             if found is not None and found.description.start_id != node.start_id:
@@ -164,7 +164,7 @@ class NodeRegistry:
         return True
 
     def leave(self, node_id: int, start_id: str) -> None:
-        """Take note that a datanode has stopped in good order; one that has its id since then stays."""
+        """Record a clean shutdown of a datanode; a newer process with its id stays."""
         key = node_key(NodeRole.DATANODE, node_id)
         with self._lock:
             found = self._nodes.get(key)
@@ -181,7 +181,7 @@ class NodeRegistry:
         return self._nodes.get(node_key(NodeRole.DATANODE, node_id))
 
     def live_datanodes(self) -> list[int]:
-        """The ids of the datanodes that were heard of within a lease."""
+        """The ids of the datanodes with a valid lease."""
         return [state.description.node_id for state in self.states(NodeRole.DATANODE) if self.is_alive(state)]
 
     def wait_live_datanodes(self, timeout_seconds: float) -> list[int]:
@@ -196,7 +196,7 @@ class NodeRegistry:
                 self._heard.wait(min(left, 0.1))
 
     def is_alive(self, state: NodeState) -> bool:
-        """Whether a node was heard of within a lease."""
+        """Whether a node has a valid lease."""
         return (
             not state.has_left
             and state.heard_ns is not None
@@ -204,19 +204,19 @@ class NodeRegistry:
         )
 
     def may_live(self, state: NodeState) -> bool:
-        """Whether a node may still think that it has a lease."""
+        """Whether a node may still consider its lease valid."""
         if state.has_left:
             return False
         since_ns = self._began_ns if state.heard_ns is None else state.heard_ns
         return self._clock.monotonic_ns() < since_ns + self.lease + SKEW
 
     def silent_seconds(self, state: NodeState) -> float:
-        """How long a node has not been heard of, at least."""
+        """The time since the last heartbeat of a node, at least."""
         since_ns = self._began_ns if state.heard_ns is None else state.heard_ns
         return (self._clock.monotonic_ns() - since_ns) / 1e9
 
     def forget_silent_frontends(self) -> None:
-        """Take frontends out of the metadata that have been gone for long: their addresses are not used again."""
+        """Remove frontends without heartbeats for long from the metadata: their addresses are not reused."""
         for state in self.states(NodeRole.FRONTEND):
             if self.silent_seconds(state) > FORGOTTEN.seconds:
                 key = state.description.key

@@ -1,7 +1,7 @@
-"""Where regions are and where nodes are reached, from the metadata: read from the store, or followed in a copy.
+"""The nodes of regions and the addresses of nodes, from the metadata: read from the store, or from a copy.
 
-`PlaceIndex` follows a `MirrorKv`; its answers are as new as the copy. `StoreRoutes` reads the store for each question:
-what the leader has just written must be seen by its next step.
+`PlaceIndex` follows a `MirrorKv`; its answers are as current as the copy. `StoreRoutes` reads the store for each
+request, because the next step of the leader must see what it has just written.
 """
 
 from __future__ import annotations

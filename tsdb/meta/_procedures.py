@@ -1,10 +1,10 @@
-"""Changes that a leader makes, one after the other, and what became of the recent ones.
+"""The queue of changes of a leader, which runs them one after the other, and the outcome of recent ones.
 
 The procedures themselves are in the metadata (intents and tombstones of the catalog, records of failovers): a leader
-that ends leaves them to the next. What is kept here is for those who wait and ask.
+that ends leaves them to the next one. This module keeps what clients wait for and ask about.
 
-- A change is numbered by its sender. One that is sent again is not made again while it is remembered.
-- The queue is bounded, and so is the memory of what was done.
+- A change is numbered by its sender. A change that is sent again is not made again while its record is kept.
+- The queue and the number of records are bounded.
 """
 
 from __future__ import annotations

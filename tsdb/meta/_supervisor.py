@@ -1,9 +1,9 @@
-"""Watches over the datanodes, and has the regions of lost ones moved.
+"""Failure detection of datanodes, and failover of the regions of lost ones.
 
-A node is suspected when its lease has surely run out and its silence is surprising (`_detector.py`), or when it said
-that it stops. Before its regions are moved it is called: one that answers is only cut off from this server, and is left
-alone for a while. When nobody listens at its address any more, others begin to take its regions over while its lease
-runs out: what they have to read takes a while.
+A node is suspected when its lease has certainly expired and its heartbeats are overdue (`_detector.py`), or when it has
+announced that it stops. Before its regions are moved, the leader calls it: one that answers is only cut off from this
+server, and nothing is moved for a while. If its address refuses connections, the takeover begins before the lease has
+expired, because reading the log takes a while.
 
 Nothing is moved while maintenance mode is on, or while so many nodes are silent at once that they are hardly the
 reason.
@@ -22,17 +22,17 @@ from tsdb.model import NodeRole, Peer
 from tsdb.telemetry import gauge, get_logger
 
 UNHEARD_SECONDS = 60.0
-"""How long a new leader waits for a node that it has never heard of: after a power cut, all nodes come back."""
+"""How long a new leader waits for a first heartbeat of a node: after a power cut, all nodes come back."""
 UNHEARD_ALONE_SECONDS = 20.0
-"""How long it waits when most of the others were heard of since it leads: then it was no power cut. That needs no
+"""How long it waits when most other nodes have sent heartbeats since then: then it was no power cut. That needs no
 heartbeats in the metadata, which would cost a transaction for each of them."""
 REACHABLE_SECONDS = 60.0
-"""How long a node may be silent that still answers when it is called."""
+"""How long a node that still answers requests may send no heartbeats."""
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 60.0, 3600.0
 """When regions of a lost node that could not be moved are tried again: later each time."""
 
 MISSED_BEATS = 2
-"""After so many heartbeats that did not come it is tried whether anybody listens at the address of a node."""
+"""After this many missed heartbeats, the leader checks whether the address of a node accepts connections."""
 _CONNECT_SECONDS = 1.0
 
 _log = get_logger("tsdb.meta")
@@ -44,7 +44,7 @@ _BRAKED = gauge(
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """When failovers are begun."""
+    """When failovers start."""
 
     is_enabled: bool = False
     """Whether lost nodes are failed over at all."""
@@ -53,11 +53,11 @@ class Supervision:
     reachable_seconds: float = REACHABLE_SECONDS
     again_seconds: float = AGAIN_SECONDS
     heartbeat_seconds: float = HEARTBEAT.seconds
-    """How often heartbeats are expected before their rhythm is known."""
+    """The expected interval of heartbeats before any were received."""
 
 
 def is_refused(address: str) -> bool:
-    """Whether the machine of an address is there, and nobody listens."""
+    """Whether a connection to the address is refused: the machine is up, but no process listens."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
@@ -97,10 +97,10 @@ class FailureSupervisor:
         """By node, when its regions may be tried again, and how long after that."""
         self._was_braked = False
         self._patience = settings.unheard_seconds
-        """How long a node may be silent that was never heard of."""
+        """How long a node that never sent a heartbeat may be silent."""
 
     def tick(self) -> list[int]:
-        """Look at all datanodes; begin failovers where they are due; return the nodes that are suspected."""
+        """Check all datanodes, start failovers that are due, and return the suspected nodes."""
         counts = self._region_counts()
         states = [each for each in self._nodes.states(NodeRole.DATANODE) if self._counts_in(each, counts)]
         for state in states:
@@ -114,7 +114,7 @@ class FailureSupervisor:
         return [each.description.node_id for each in suspects]
 
     def _counts_in(self, state: NodeState, counts: Mapping[int, int]) -> bool:
-        """Nodes that are gone for good and have no regions are not counted."""
+        """Nodes that are lost and have no regions are not counted."""
         return self._nodes.may_live(state) or bool(counts.get(state.description.node_id))
 
     def _choose_patience(self, states: Sequence[NodeState]) -> float:

@@ -131,7 +131,7 @@ class MetasrvElection:
                 self._is_known = True
 
     def _is_confirmed(self) -> bool:
-        """Whether the lease lives and nobody has taken the key away."""
+        """Whether the lease is valid and the key still exists."""
         assert self._leadership is not None
         return self._leadership.is_held() and self._leader == self._address
 

@@ -10,10 +10,10 @@
   all connections are served in turn.
 - A thread that ends a step takes the next one itself; another one sleeps until a slot can be taken from a step that
   runs for too long. Threads are started when none is idle: one for each step that has begun and not ended.
-- What writes holds no slot while it waits for the log (`WriteToken.enter`), nor does a query that waits for threads of
+- A write holds no slot while it waits for the log (`WriteToken.enter`), nor does a query that waits for threads of
   DataFusion or a worker (`QueryLife.waiting`). Between the steps of an answer nothing runs: a slow client holds none.
-- One that has waited for a datanode for a while (`tsdb.waits`) counts no more among the steps of its protocol that run
-  at a time: those that need other datanodes are served. How many may wait so is bounded.
+- A query that has waited for a datanode for a while (`tsdb.waits`) no longer counts among the running steps of its
+  protocol, so that queries of other datanodes are served. The number of such queries is bounded.
 - A query is refused at once if too many wait, or if its turn would come after its deadline.
 """
 
@@ -34,7 +34,7 @@ from tsdb.telemetry import counter, current_span, gauge, get_logger, histogram
 from tsdb.waits import Place
 
 CHECK_SECONDS = 0.05
-"""How often a step that pauses looks whether it was cancelled."""
+"""How often a paused step checks for cancellation."""
 _SMOOTHING = 0.05
 """The weight of the last step in the mean time on a slot."""
 
@@ -84,7 +84,7 @@ class _Step(Turn):
 
 
 class _Sleeper:
-    """What a thread sleeps on."""
+    """The condition that a thread sleeps on."""
 
     __slots__ = ("_lock", "is_woken")
 
@@ -146,7 +146,7 @@ class QueryScheduler:
         return self._turns.waiting
 
     def lane(self, at_once_max: int) -> SchedulerLane:
-        """Return where a protocol submits its steps; no more than `at_once_max` of them have begun at a time."""
+        """Return the lane of a protocol, in which at most `at_once_max` steps are in progress at a time."""
         with self._lock:
             return SchedulerLane(self, self._turns.add_lane(at_once_max))
 
@@ -155,7 +155,7 @@ class QueryScheduler:
         self._mean_seconds += _SMOOTHING * (min(seconds, self._limits.slice_seconds) - self._mean_seconds)
 
     def _note_busy(self, seconds: float) -> None:
-        """Note the CPU time of a step, which hardly depends on what runs beside it."""
+        """Record the CPU time of a step, which hardly depends on other running steps."""
         self._mean_busy += _SMOOTHING * (min(seconds, self._limits.slice_seconds) - self._mean_busy)
         self._turns.are_short = self._mean_busy < SHORT_SECONDS
 
@@ -210,7 +210,7 @@ class QueryScheduler:
                 self._wait_to_go_on(step, check)
 
     def before_long_step(self) -> None:
-        """What takes long loses its slot by the clock."""
+        """A long step loses its slot by the clock."""
 
     def begin_wait(self) -> None:
         """Have the slot of a step that waits for others taken by another one."""
@@ -221,14 +221,14 @@ class QueryScheduler:
                 self._hand_out()
 
     def end_wait(self, check: Callable[[], None]) -> None:
-        """Wait for a slot to go on with."""
+        """Wait for a slot to continue."""
         step = self._step()
         if step is not None:
             with self._lock, suppress(TsdbError):
                 self._wait_to_go_on(step, check)
 
     def begin_writing(self) -> None:
-        """Let a step that writes go on without a slot until it ends."""
+        """Let a step that writes continue without a slot until it ends."""
         step = self._step()
         if step is not None:
             self._current.step = None
@@ -241,7 +241,7 @@ class QueryScheduler:
         return None if step is None else _StepPlace(self, step)
 
     def leave(self, step: _Step, *, is_own: bool) -> None:
-        """Let a step give its place back while it waits for a datanode; Busy if too many do."""
+        """Release the slot of a step while it waits for a datanode; Busy if too many do."""
         with self._lock:
             if not self._turns.may_leave(step):
                 _REFUSED_BY_DATANODE.inc()
@@ -264,7 +264,7 @@ class QueryScheduler:
         return getattr(self._current, "step", None)
 
     def _wait_to_go_on(self, step: _Step, check: Callable[[], None]) -> None:
-        """Wait until a step may go on, or raise what `check` raises. The lock is held.
+        """Wait until a step may continue, or raise what `check` raises. The lock is held.
 
         It goes on when it is woken, whatever it holds then: it may have lost a slot again before its thread ran.
         """
@@ -289,7 +289,7 @@ class QueryScheduler:
     # Threads; the lock is held, except while a step runs --------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Let steps go on that may, and have a thread begin the next one when it can."""
+        """Resume the steps that may continue, and have a thread begin the next one when it can."""
         self._let_go_on()
         if self._turns.startable > self._coming or (self._turns.due() is not None and not self._is_watched):
             self._coming += 1
@@ -385,7 +385,7 @@ class _StepPlace:
 
 
 class SchedulerLane:
-    """Where a protocol submits its steps."""
+    """The steps of one protocol are submitted here."""
 
     def __init__(self, scheduler: QueryScheduler, lane: Lane) -> None:
         self._scheduler = scheduler

@@ -35,7 +35,7 @@ from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
 from tsdb.servers.fast_workers import FastAnswer
 
 CANCEL_SECONDS = 0.1
-"""How long a step may go on after it was cancelled until it is cancelled again."""
+"""How long a step may continue after it was cancelled until it is cancelled again."""
 
 _T = TypeVar("_T")
 

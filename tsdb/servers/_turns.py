@@ -146,7 +146,7 @@ class Turns:
         self.waiting += 1
 
     def begin_next(self, now: float) -> Turn | None:
-        """Let the step begin that has waited longest, if there is a slot for it."""
+        """Begin the step that has waited longest, if there is a slot for it."""
         lane = self._next_lane()
         if lane is None or self._returning or self._is_led(now) or not self._has_slot(now):
             return None
@@ -157,7 +157,7 @@ class Turns:
         return turn
 
     def go_on(self, now: float) -> Iterator[Turn]:
-        """Yield the steps that go on now: returning ones first, long ones if no other step wants the slot."""
+        """Yield the steps that continue now: returning ones first, long ones if no other step wants the slot."""
         while self._returning and self._has_slot(now):
             self._give_slot(turn := self._returning.popleft(), now)
             yield turn
@@ -225,7 +225,7 @@ class Turns:
             self._let_go_on_overdue(turn)
 
     def end(self, turn: Turn) -> None:
-        """A step that had begun is over."""
+        """A step that had begun has ended."""
         self.stop(turn)
         if turn.away:
             self._count_away(turn, -1)

@@ -1,4 +1,4 @@
-"""Backups as a frontend offers them: made by a datanode, watched and cancelled by an id that any frontend understands.
+"""Backups as a frontend offers them: made by a datanode, polled and cancelled by an id that every frontend accepts.
 
 id = {node}-{id of the backup on that node}
 """
@@ -119,7 +119,7 @@ class ClusterBackups:
     """The backups of a cluster. Thread-safe."""
 
     def __init__(self, regions: RemoteRegions, live: Callable[[], Sequence[Peer]]) -> None:
-        """`live` are the datanodes that are heard of."""
+        """`live` are the datanodes with a valid lease."""
         self._regions = regions
         self._live = live
 

@@ -1,7 +1,7 @@
-"""Watching the datanodes while they copy, and asking again for regions that got lost on the way.
+"""Polls the datanodes while they copy, and repeats the copies of regions that moved or were lost.
 
-A region is done when a datanode has copied all its files. One whose node is gone, was started again, or has moved it
-and finds files missing, is pinned where it is now and copied from there.
+A region is done when a datanode has copied all its files. If its node is lost, was restarted, or has given it up and
+finds files missing, the region is pinned on its current node and copied from there.
 """
 
 from __future__ import annotations

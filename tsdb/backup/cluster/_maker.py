@@ -36,7 +36,7 @@ class BackupVerbs:
         return self._node.answer(step, request)
 
     def close(self) -> None:
-        """End the backup and the restore that are made here, and let go of pins of others."""
+        """End the backup and the restore that run here, and release the pins of others."""
         self._restores.close()
         self._service.close()
         self._node.close()

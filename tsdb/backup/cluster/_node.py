@@ -1,12 +1,12 @@
-"""What each datanode does for a backup of the cluster: flush its regions, keep their files, copy them.
+"""The part of each datanode in a backup of the cluster: flush its regions, pin their files, copy them.
 
     pin ─▶ copy ─▶ look … look ─▶ release
 
-- The files of pinned regions stay while the one that makes the backup asks how far the copies are (`look`). When
-  nothing is heard of it for `LEASE_SECONDS`, copies end and the pins are released.
-- After a flush and after a pin it is proved that this node still owns its regions, as for queries: a node that was cut
-  off would give away rows of yesterday.
-- The destination must be the one that the maker of the backup writes to: its lock is there.
+- The files of pinned regions stay while the coordinator polls the progress of the copies (`look`). Without a poll for
+  `LEASE_SECONDS`, copies end and the pins are released.
+- After a flush and after a pin, the node proves that it still owns its regions, as for queries: a node that was cut off
+  would copy outdated rows.
+- The destination must be that of the coordinator: its lock is there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tsdb.store import Purpose, requests_for
 from tsdb.telemetry import get_logger
 
 LEASE_SECONDS = 120.0
-"""How long pins are kept for a maker of a backup that is not heard of."""
+"""How long pins are kept without a poll of the coordinator."""
 BACKUPS_MAX = 4
 """How many backups may have pins here."""
 COPIES_MAX = 16
@@ -119,7 +119,7 @@ class BackupNode:
         return act(self, request)
 
     def close(self) -> None:
-        """End copies and let go of all pins."""
+        """End copies and release all pins."""
         with self._lock:
             parts, self._parts = list(self._parts.values()), {}
         for part in parts:
@@ -273,7 +273,7 @@ class BackupNode:
         raise BackupUnknown(f"{self._name} has no regions pinned for this backup", backup=backup)
 
     def _reap(self) -> None:
-        """Let go of pins whose backup is not heard of; ends with the last of them."""
+        """Release pins whose backup is no longer polled; ends with the last of them."""
         while True:
             time.sleep(min(_REAP_SECONDS, self._lease_seconds / 4))
             now = time.monotonic()

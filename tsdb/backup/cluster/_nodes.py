@@ -98,7 +98,7 @@ class BackupNodes:
         return self._regions.backup(peer, "look", {"backup": self._backup, "taken": taken}, timeout=_QUICK_TIMEOUT)
 
     def release(self) -> None:
-        """Let all datanodes let go of their files; one that does not hear of it lets go by itself."""
+        """Have all datanodes release their files; one that is not reached releases them after its lease."""
         asked, self._asked, self.owners = self._asked, set(), {}
         list(self._pool.map(self._release, asked))
 

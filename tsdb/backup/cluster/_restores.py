@@ -127,7 +127,7 @@ class TableRestores:
             job.ended.set()
 
     def _watch(self, job: TableRestore) -> None:
-        """Cancel a job that nobody asks for any more."""
+        """Cancel a job that is no longer polled."""
         while not job.ended.wait(min(_LOOK_SECONDS, self._lease_seconds / 4)):
             if time.monotonic() - job.heard > self._lease_seconds:
                 _log.warning("the restore of a table is no longer polled; it is cancelled", id=job.id)

@@ -1,12 +1,11 @@
-"""What a backup of a cluster is taken of: the metadata, and the regions on all datanodes.
+"""The source of a cluster backup: the metadata, and the regions on all datanodes.
 
-    flush all regions ─▶ hold changes of tables back ─▶ metadata, pin every region ─▶ let changes go on ─▶ copies
+    flush all regions ─▶ pause schema changes ─▶ metadata, pin every region ─▶ resume schema changes ─▶ copies
 
-A row that was acknowledged before the flush is in data files after it, wherever its region goes from then on: a node
-that gives a region away flushes it, and one that takes it over flushes what it replays. Every request goes to where a
-region is by then; one that moves meanwhile is asked for again. If it moves, or its node is lost, while its files are
-copied, it is pinned again at its new node: that is fine as long as its table was not changed since, and otherwise the
-backup fails.
+A row that was acknowledged before the flush is in data files after it, wherever its region moves: a node flushes a
+region before it gives it up, and the new owner flushes what it replays. Every request goes to the current node of a
+region and is retried if the region moves meanwhile. If a region moves, or its node is lost, while its files are copied,
+it is pinned again on its new node. If its table was changed since, the backup fails.
 """
 
 from __future__ import annotations
@@ -226,7 +225,7 @@ class _Capturing:
             time.sleep(self._times.pause_seconds)
 
     def _give_up(self, failed: Mapping[RegionId, TsdbError]) -> None:
-        """Go on without regions that nobody serves, if that is wanted."""
+        """Skip regions that no datanode serves, if that is allowed."""
         if not self._request.skips_damaged:
             region_id, error = next(iter(failed.items()))
             raise not_served(self._table_of(region_id), region_id, error) from error
@@ -282,7 +281,7 @@ class _Capturing:
                 time.sleep(self._times.pause_seconds)
 
     def _wait_held(self, token: str) -> bool:
-        """Wait until no table changes; False if that was over before it was heard of."""
+        """Wait until schema changes are paused; False if the hold expired before the answer arrived."""
         deadline = time.monotonic() + self._times.away_seconds
         problem: TsdbError | None = None
         while time.monotonic() < deadline:

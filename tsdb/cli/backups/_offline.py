@@ -107,7 +107,7 @@ def _list(config: StoringConfig, place: str) -> int:
 
 
 def _rolls_until(config: StoringConfig, summary: BackupSummary) -> str:
-    """Say up to when the shared log goes on from a backup, if it can be read from here."""
+    """Return up to which time a backup can be rolled forward, if the shared log can be read from here."""
     try:
         until_ms = rolls_until(summary, partial(past_logs, config))
     except TsdbError:

@@ -1,4 +1,4 @@
-"""The history of the shell: one file for the user, readable by nobody else, and without passwords."""
+"""The history of the shell: one file per user, readable only by the user, and without passwords."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _administrate(services: Services, session: Session) -> None:
 
 
 def _check_stored(services: Services, session: Session) -> Identity:
-    """Refuse where users come from a list; where nobody logs in at all, only warn."""
+    """Refuse if users come from a list; only warn if there is no authentication."""
     identity = authorize(services, session)
     if services.authenticator.is_enabled and not services.authenticator.has_stored_users:
         if not identity.is_admin:

@@ -87,7 +87,7 @@ class Planner:
         return plan
 
     def plan_table(self, rows: TableRows, request: WriteRequest, drafts: Drafts) -> TablePlan:
-        """Plan the table that rows need, without a look at their values."""
+        """Plan the table that rows need, without checking their values."""
         database = rows.database or request.database
         was = self._catalog.find_table(database, rows.table)
         if was is None:

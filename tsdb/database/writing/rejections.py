@@ -1,4 +1,4 @@
-"""Rows that were refused: counted for ever, the last ones kept to be looked at.
+"""Rejected rows: all are counted, and the last ones are kept.
 
 `information_schema.ingest_rejections` shows them, so that an operator learns which sender sends what cannot be stored.
 """

@@ -10,7 +10,7 @@ from tsdb.engine.tuning import IndexTuning
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """The settings of `[region_engine.mito.inverted_index]` that builds look at."""
+    """The settings of `[region_engine.mito.inverted_index]` that index builds use."""
 
     memory_bytes_max: int | None = None
     """What the pairs of value and series may take in memory; more are sorted in runs on disk. None: no limit."""

@@ -177,7 +177,7 @@ class Continuity:
         return track
 
     def _cause(self, track: _Track) -> int | None:
-        """The first damage since the region was last heard of."""
+        """The first damage since the last known entry of the region."""
         return self._damage_since(track.damages_seen)
 
     def _unproved(self, region_id: int) -> int | None:

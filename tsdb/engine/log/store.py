@@ -228,7 +228,7 @@ class NodeLog(Protocol):
 
     @property
     def late(self) -> LateLog | None:
-        """Entries of regions that are elsewhere, which nobody else has; None without a local log."""
+        """Entries of regions that are elsewhere and that only this node has; None without a local log."""
 
     @property
     def is_continued(self) -> bool:

@@ -29,7 +29,7 @@ class Priority(IntEnum):
     SORT = 1
     DELETE = 2
     REQUESTED = 3
-    """Compactions and verifications that somebody waits for."""
+    """Compactions and verifications that a statement waits for."""
     COMPACT = 4
 
 
@@ -85,7 +85,7 @@ class Background:
         return self._is_stopping or self._is_closing
 
     def stop_compactions(self) -> None:
-        """Let compactions end soon: those that run look at `is_stopping`, those that wait do not begin."""
+        """Let compactions end soon: running ones check `is_stopping`, waiting ones do not begin."""
         with self._changed:
             self._is_stopping = True
             refused = [job for job in self._jobs if job[0] in self._compactions_max]

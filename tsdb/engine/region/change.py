@@ -1,7 +1,7 @@
 """Changing a region: alter, options, truncate. Each runs on the region's worker.
 
 None of them waits for a flush: an alter freezes the memtable, which keeps the schema its rows were written under; a
-truncate makes a flush that is under way throw its files away.
+truncate makes a flush in progress discard its files.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _next_sequence(region: Region) -> int:
 
 
 def truncate(context: EngineContext, region: Region, token: str | None = None) -> None:
-    """Let every row that is there now be gone; nothing, if the last truncation had the same token."""
+    """Delete every current row; do nothing if the last truncation had the same token."""
     region.check_writable()
     region.resolve(context)
     if token is not None and region.manifest.state.truncation == token:
@@ -92,7 +92,7 @@ def truncate(context: EngineContext, region: Region, token: str | None = None) -
 
 
 def discard_unflushed(context: EngineContext, region: Region) -> None:
-    """Let every row be gone that is in no file. What is in the log up to now counts as flushed, so no replay has it."""
+    """Discard every row that is not in a file. The log up to now counts as flushed, so no replay has these rows."""
     region.check_writable()
     region.resolve(context)
     region.freeze(context)

@@ -1,9 +1,9 @@
-"""Closing a region: it goes on elsewhere, or is opened again here; its files stay.
+"""Closing a region, which is then opened on another node or reopened here; its files stay.
 
-    stop writes ─▶ (what is in flight ends) ─▶ flush, if asked ─▶ let go of rows and files ─▶ not found
+    stop writes ─▶ (writes in flight end) ─▶ flush, if requested ─▶ release rows and files ─▶ not found
 
-With a flush nothing of the region is left in the log, and another node can open it without reading that. If the flush
-fails the region goes on as before. Without one, its rows stay in the log until their new owner has flushed them.
+After a flush, the log has nothing of the region, and another node can open it without reading the log. If the flush
+fails, the region continues as before. Without a flush, its rows stay in the log until the new owner has flushed them.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _log = get_logger("tsdb.compaction")
 CRASH_POINTS = ("compact.before_files", "compact.after_files", "compact.before_manifest", "compact.after_manifest")
 
 LOOK_INTERVAL = Duration.of_seconds(600)
-"""How often the files of a region are looked at that is not flushed."""
+"""How often the files of a region that is not flushed are checked for compaction."""
 IDLE_LOOK = Duration.of_seconds(10)
 """How long a region must not have been written to for files that overlap to be merged, however few they are."""
 FIRST_LOOK_MIN, FIRST_LOOK_MAX = Duration.of_seconds(15), Duration.of_seconds(75)
@@ -79,7 +79,7 @@ class Compacted:
 
 
 def first_look_ns(region_id: RegionId) -> int:
-    """Return how long after a start the files of a region are looked at: not all regions at once."""
+    """Return how long after a start the files of a region are checked: not all regions at once."""
     return FIRST_LOOK_MIN + (region_id * _SPREAD % (1 << 64)) % (FIRST_LOOK_MAX - FIRST_LOOK_MIN)
 
 
@@ -122,7 +122,7 @@ def _refuse(done: Future[None]) -> Callable[[Future[None]], None]:
 
 
 def _begin(context: EngineContext, region: Region, request: CompactionRequest | None) -> None:
-    """Let a background thread look at the files. On the worker."""
+    """Have a background thread check the files. On the worker."""
     if region.compaction.is_running:
         if request is not None:
             region.compaction.requests.append(request)

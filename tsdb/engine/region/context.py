@@ -71,7 +71,7 @@ class EngineOptions:
 
 @dataclass(slots=True, eq=False)
 class EngineEvents:
-    """What the owner of an engine is told. Receivers are called on any thread and must not wait."""
+    """Events for the owner of an engine. Receivers are called on any thread and must not wait."""
 
     on_lost: Callable[[RegionId], None] = lambda region_id: None
     """Another writer has the region: it takes no writes any more and should be closed."""

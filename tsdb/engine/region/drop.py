@@ -1,9 +1,9 @@
-"""Dropping a region: a marker first, then everything else, in any order and as often as it takes.
+"""Dropping a region: the marker first, then everything else, in any order and with retries.
 
     put marker ─▶ no reads or writes ─▶ manifest and log ─▶ delete files after their last reader ─▶ delete marker
 
-From the marker on the region is dropped, whatever else fails: a start that finds one finishes the drop. A region that
-is quarantined is dropped in the same way; it has no readers.
+Once the marker is written, the region is dropped, whatever else fails: a start that finds a marker completes the drop.
+A quarantined region is dropped in the same way; it has no readers.
 """
 
 from __future__ import annotations

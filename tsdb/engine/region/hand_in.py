@@ -1,14 +1,14 @@
-"""Handing in: rows that a lost node had acknowledged, and that could not be read when its region was taken over.
+"""Late rows: rows that a lost node acknowledged but that could not be read when its region was taken over.
 
-    worker: which entries are news (`Takeover`) ─▶ background: write them to data files ─▶ worker: manifest (files and
-    how far the takeover has come, in one commit)
+    worker: which entries are new (`Takeover`) ─▶ background: write them to data files ─▶ worker: manifest (files and
+    the progress of the takeover, in one commit)
 
-- Rows keep the sequences they had. These lie in the gap that the takeover left out: whatever was written since wins, a
-  tombstone as well, and where nothing was written since the late row is there. The log has no part in it.
-- An entry is taken once: the commit that adds its rows also says so. That holds in append mode, too.
-- Entries come in their order. Those that are known already are skipped.
-- No compaction runs meanwhile: one that was planned without the late file could drop a tombstone that hides a row of
-  it.
+- Rows keep their sequences, which are in the gap that the takeover left. Everything written since therefore wins,
+  tombstones included; otherwise the late row is visible. The log is not involved.
+- An entry is applied once, because the commit that adds its rows also records it. This also holds in append mode.
+- Entries arrive in order. Entries that are already known are skipped.
+- No compaction runs meanwhile: one that was planned without the late file could drop a tombstone that hides one of its
+  rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KINDS = (FrameKind.DATA, FrameKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class HandIn:
-    """What a node hands in with one request."""
+    """The late rows that a node sends with one request."""
 
     node: int
     entries: tuple[LateEntry, ...]

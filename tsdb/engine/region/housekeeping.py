@@ -79,7 +79,7 @@ class Housekeeping:
         self._later: deque[tuple[int, Callable[[], object]]] = deque()
         """What is to be done once, and not before its time."""
         self._last_seen: WeakKeyDictionary[Region, tuple[int, int]] = WeakKeyDictionary()
-        """How many bytes were written to a region when it was looked at last, and since when there are so many."""
+        """The bytes written to a region at the last check, and since when they are unchanged."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tsdb-housekeeping", daemon=True)
 
@@ -164,7 +164,7 @@ class Housekeeping:
                 region.worker.call(partial(region.record_quarantine, self._context))
 
     def compact(self) -> None:
-        """Let the regions be looked at whose files may want to be merged."""
+        """Have the regions checked whose files may have to be merged."""
         now = self._context.clock.monotonic_ns()
         due = [region for region in self._regions() if self._is_due(region, now)]
         if not due:

@@ -1,9 +1,9 @@
-"""Regions that have left this node while its log still holds rows of them that were not flushed here.
+"""Regions that have left this node while its log still has unflushed rows of them.
 
-A new owner reads those rows from our log, and may have to begin again when it dies in the middle. So they are kept
-until the manifest of the region says that they are in data files, or that the region is dropped. That holds for a
-region that was closed, for one that another node took away, and for those that a start finds in its log and not among
-its regions: a node that merely restarts must not purge what others are about to read.
+A new owner reads these rows from this node's log, and may have to start over if it dies meanwhile. They are kept until
+the manifest of the region says that they are in data files, or that the region is dropped. This applies to regions that
+were closed, that another node took over, or that a start finds only in its log: a node that merely restarts must not
+purge what other nodes still have to read.
 """
 
 from __future__ import annotations

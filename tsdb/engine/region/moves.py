@@ -1,4 +1,4 @@
-"""Regions that come and go while the engine runs, and those that a node of a cluster opens at its start."""
+"""Opening and closing regions while the engine runs, and opening the regions of a cluster node at startup."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Noting what regions are in a log that is kept for its history, so that they can be restored as they were at a moment.
+"""Recording definitions of regions in a log with retention, for point-in-time recovery.
 
-A definition is noted when the manifest has it, whichever way that came about, and before rows are written under it.
-What cannot be told by a definition and the rows in the log is noted before it happens.
+A definition is recorded once the manifest has it, however that came about, and before rows are written under it.
+Events that do not follow from definitions and rows are recorded before they happen.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Opening regions of a node of a cluster: at its start, and whenever regions are placed on it.
+"""Opening regions of a cluster node: at startup, and whenever regions are assigned to it.
 
     claim the manifests ─▶ seal and read logs that may have rows (`takeover`) ─▶ flush ─▶ own log ─▶ ready
 
-- The manifest is opened under the epoch of the opening and claimed, always with a commit: from then on neither an older
-  owner nor an older process of this node can commit. What they wrote and did not commit is part of nothing.
-- A region that comes from another node is served when all its rows are in data files. So rows that are not flushed are
-  in the log of one node, that of the owner, and entries go on from what is flushed.
-- Opening the same region twice, or again after a crash in the middle, is right: every step leaves a state in which
-  another node, or this one, can begin at the first step.
+- The manifest is opened under the epoch of the opening and always claimed with a commit. From then on neither an older
+  owner nor an older process of this node can commit. Their uncommitted files are not part of the region.
+- A region that comes from another node is served when all its rows are in data files. Unflushed rows are therefore only
+  in the log of the owner, and entry ids continue from what is flushed.
+- A region may be opened twice, or again after a crash: every step leaves a state in which this node, or another one,
+  can start with the first step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Pinning a region for a copy of it: one version of its manifest, with data files that stay while it is held.
+"""Pinning a region for a copy: one version of its manifest, with data files that stay while it is held.
 
-The state is taken on the worker, between two commits. Rows that were acknowledged and flushed before are in its files;
-rows that are only in memory are not. A copy of these files with a manifest of this state (`place_region`) is a region
-that any server can open: its log goes on behind what is flushed.
+The state is captured on the worker, between two commits. Rows that were acknowledged and flushed before are in its
+files; rows that are only in memory are not. A copy of these files with a manifest of this state (`place_region`) is a
+region that any server can open: its log continues after what is flushed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Data files that cannot be read whole: found, kept apart, looked at again, given up.
+"""Quarantine of data files that cannot be read completely.
 
     a read fails, or a start misses a file ─▶ quarantined: in memory, then in the manifest
         ├▶ verified again (on request, and after each start) and whole ─▶ released
-        └▶ given up on request: taken out of the region, with its rows
+        └▶ dropped on request: removed from the region, with its rows
 
-- A quarantined file stays part of the region. Reads that need what is damaged fail and name it; others are answered,
-  from this file too where its pages are whole. No row is lost silently.
-- Compactions leave it alone and merge its neighbours. It still counts in what they may leave out: the rows that its
+- A quarantined file stays part of the region. Reads that need its damaged parts fail and name it; others are answered,
+  with the intact pages of this file. No row is lost silently.
+- Compactions skip it and merge the other files. It still counts in what they may leave out: the rows that its
   tombstones hide stay hidden.
-- `Region.quarantine` marks a file; this module has what ends a quarantine.
+- `Region.quarantine` marks a file; this module ends a quarantine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CRASH_POINTS = (
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFiles:
-    """What a look at all bytes of some files found."""
+    """The result of verifying some files."""
 
     files: int = 0
     rows: int = 0

@@ -55,7 +55,7 @@ class Region:
     compaction: CompactionState
     access: RegionAccess = field(default_factory=RegionAccess)
     names: RegionNames = field(default_factory=RegionNames)
-    """Knows what the table of the region is called."""
+    """Knows the name of the region's table."""
     noted: object = None
     """What was last noted of its definition (`noting`)."""
     quarantined: Mapping[str, QuarantinedFile] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Region:
         return self.names(self.id)
 
     def check_writable(self) -> None:
-        """Raise the reason if the region takes no writes."""
+        """Raise the reason if the region accepts no writes."""
         access = self.access
         if access.is_gone:
             raise RegionNotFound(region_id=self.id)
@@ -76,12 +76,12 @@ class Region:
 
     @property
     def window_seconds(self) -> int | None:
-        """How long the windows of time are in which files are merged; None until that is chosen."""
+        """The length of the time windows in which files are merged; None until it is chosen."""
         state = self.manifest.state
         return window_seconds(state.options) or state.compaction_window_seconds
 
     def use_memtable(self, context: EngineContext, schema: RegionSchema, options: RegionOptions) -> None:
-        """Let the next rows come into a new memtable. On the worker, or while the region is opened."""
+        """Direct new rows to a new memtable. On the worker, or while the region is opened."""
         self.freeze(context)
         empty = self.version.mutable
         after = context.new_memtable(schema, options, self.window_seconds, after=empty)
@@ -89,7 +89,7 @@ class Region:
         empty.release()
 
     def forget_keys(self, context: EngineContext) -> None:
-        """Let go of the keys of series that were kept for the next rows. On the worker."""
+        """Release the series keys that were kept for the next memtable. On the worker."""
         version = self.version
         if version.mutable.is_empty and not self.access.is_gone:
             fresh = context.new_memtable(version.schema, version.options, self.window_seconds)
@@ -97,7 +97,7 @@ class Region:
             version.mutable.release()
 
     def freeze(self, context: EngineContext) -> None:
-        """Let the memtable that is written to take no more rows. On the worker."""
+        """Freeze the active memtable. On the worker."""
         version = self.version
         if version.mutable.is_empty:
             return
@@ -108,7 +108,7 @@ class Region:
         self.version = replace(version, mutable=empty, frozen=(*version.frozen, frozen))
 
     def let_go(self, context: EngineContext, state: RegionState) -> Version:
-        """Serve nothing more, and free the memory of its rows; return what was served. On the worker."""
+        """Stop serving, and free the memory of the rows; return the last version. On the worker."""
         self.access.state = state
         version = self.version
         empty = context.new_memtable(version.schema, version.options)
@@ -121,7 +121,7 @@ class Region:
         return version
 
     def _stop_for_good(self, context: EngineContext, error: TsdbError) -> None:
-        """Take no more writes: another writer has the region, or a commit may not be durable."""
+        """Accept no more writes: another writer has the region, or a commit may not be durable."""
         is_lost = isinstance(error, ManifestFenced)
         if self.access.is_writable:
             what = "a region leads elsewhere" if is_lost else "a region accepts no more writes until a restart"
@@ -141,12 +141,12 @@ class Region:
             self.worker.call(lambda: self.quarantine(context, {file_id: reason}))
 
     def quarantine(self, context: EngineContext, reasons: Mapping[str, str]) -> None:
-        """Let compactions leave damaged files alone, and remember it. On the worker."""
+        """Exclude damaged files from compactions, and record them in the manifest. On the worker."""
         self.quarantine_found(context, reasons)
         self.record_quarantine(context)
 
     def quarantine_found(self, context: EngineContext, reasons: Mapping[str, str]) -> None:
-        """Let compactions leave damaged files alone. On the worker, or while the engine opens."""
+        """Exclude damaged files from compactions. On the worker, or while the engine opens."""
         now_ms = context.now_ms()
         files = self.manifest.state.files
         found = {
@@ -216,7 +216,7 @@ class Region:
         self.access.doubtful_files.clear()
 
     def _checkpoint(self) -> None:
-        """Write a checkpoint if it is time. Failing costs nothing: what it would have covered is still there."""
+        """Write a checkpoint if it is due. A failure is harmless: the deltas are still there."""
         if self.manifest.needs_checkpoint:
             try:
                 self.manifest.checkpoint()

@@ -38,7 +38,7 @@ class RegionStat:
     written_bytes: int = 0
     """Bytes of rows that were written since the region was opened, as the write buffer counts them."""
     compaction_window_seconds: int | None = None
-    """How long the windows of time are in which files are merged; None until that is chosen."""
+    """The length of the time windows in which files are merged; None until it is chosen."""
     compaction_failures: int = 0
     options: str = "{}"
     """The options that differ from their defaults, as JSON."""

@@ -161,7 +161,7 @@ class CompactionState(JobState):
     """The compactions of a region; `not_before_ns` is also the rest after one that succeeded."""
 
     due_ns: int = 0
-    """The monotonic time at which files are looked at again, to see what should be merged. A flush makes it now."""
+    """The monotonic time of the next check for files to merge. A flush sets it to now."""
     requests: list[CompactionRequest] = field(default_factory=list)
     """Requests that came while a compaction was running."""
     jobs: int = 0

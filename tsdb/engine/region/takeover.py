@@ -1,12 +1,12 @@
-"""Rows that are not in data files: brought into the regions whose manifests are claimed, from the logs that have them.
+"""Takeover: brings rows that are not in data files from the logs that have them into regions with claimed manifests.
 
-    own log, logs of other nodes ─▶ verdict ─▶ replay ─▶ flush what came from elsewhere ─▶ adopt
+    own log, logs of other nodes ─▶ verdict ─▶ replay ─▶ flush the rows of other nodes ─▶ adopt
 
 The manifests are claimed before the terms of another node are listed and sealed. A process of that node takes its term
-before it looks at manifests. So either its term is sealed here, or it finds the newer epoch: nobody acknowledges rows
+before it reads manifests. Either its term is sealed here, or it finds the newer epoch, so it cannot acknowledge rows
 that the new owner does not read.
 
-The logs are read in one pass for all regions. Damage in one concerns only the regions that may have lost rows.
+The logs are read in one pass for all regions. Damage in a log affects only the regions that may have lost rows.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _find_elsewhere(
 
 
 def _read_up_to(state: LeftState | None, node: int) -> int | None:
-    """Up to which entry of a node others have the rows of a region: what is above may have to be handed in."""
+    """The last entry of a node that the new owner of a region has; later entries may be late rows."""
     if state is None:
         return None
     waiting = [each.entry_id for each in state.takeovers if each.node == node and not each.is_complete]
@@ -159,7 +159,7 @@ def _bring(context: EngineContext, arrivals: Arrivals, readings: list[LogReading
 
 
 def _settle(context: EngineContext, arrivals: Arrivals, coming: Collection[RegionId]) -> None:
-    """Let all rows of regions that come from elsewhere be in data files, and the own log go on behind them."""
+    """Flush all rows of regions that come from other nodes, and let the own log continue after them."""
     flushing = {
         each: start_flush(context, arrivals.claimed[each].region) for each in coming if each in arrivals.claimed
     }
@@ -208,7 +208,7 @@ class _Gap:
             region.written.sequence = sequence
 
     def _takeovers(self) -> tuple[Takeover, ...]:
-        """What the nodes that had the region may hand in later.
+        """The late rows that the previous nodes of the region may send.
 
         An opening that is repeated after its answer was lost has noted that already, before it left out sequences.
         """

@@ -1,16 +1,16 @@
-"""A region worker: the regions it owns are changed in its turns alone, one at a time.
+"""A region worker: the single writer of the regions it owns. It changes them in turns, one at a time.
 
     queue ─▶ pressure (wait or refuse) ─▶ pipeline: numbers, log ─▶ ... durable ... ─▶ pipeline: memtables, answer
 
-- Writes that are queued together go to the log together, as a group; several groups are in flight (`pipeline`). Nothing
-  reaches a memtable unless the log has it, and nothing overtakes.
+- Queued writes go to the log as a group; several groups are in flight (`pipeline`). Nothing
+  reaches a memtable unless the log has it, and the order is kept.
 - A write that finds nothing ahead of it is submitted by the thread that brings it, and a group is applied by the thread
   that learns that the log has it, unless another thread has the turn, which then does it at its end. To wake the
   worker, and to be woken by it, takes longer than most writes. The worker's own thread does what had to queue.
 - Everything else that changes a region (alter, truncate, the end of a flush) is a function called on the worker's
-  thread when no group is in flight: all writes before it are applied, none behind it is numbered.
-- Writes that find the buffer full wait here, in order and with a deadline; they are looked at again whenever a flush
-  ends, well or badly, and at every tick. Writes that wait for a place in the pipeline have the same deadline.
+  thread when no group is in flight: all writes before it are applied, none after it is numbered.
+- Writes that find the buffer full wait here, in order and with a deadline; they are retried whenever a flush
+  ends, successful or not, and at every tick. Writes that wait for a place in the pipeline have the same deadline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.telemetry import get_logger
 
 QUEUE_MAX = 128
-"""Writes of one worker that wait for their turn or for the log."""
+"""Maximum number of writes in the queue of a worker or in flight."""
 GROUP_MAX = 64
 """Writes of one group."""
 _TICK_SECONDS = 0.5
@@ -52,7 +52,7 @@ class _Call:
 
 
 class _Wake:
-    """Look at the waiting writes again."""
+    """Check the waiting writes again."""
 
 
 _WAKE = _Wake()
@@ -81,7 +81,7 @@ class Worker:
         """Messages that were taken from the queue, and have to wait for the pipeline."""
         self._waiting: deque[PendingWrite] = deque()
         self._gate = threading.Lock()
-        """Held to queue a message: none may come behind the one that ends the thread, or its sender waits forever."""
+        """Held to queue a message: none may follow the one that ends the thread, or its sender would wait forever."""
         self._turns = threading.Lock()
         """Held during a turn, by the worker's thread, by one that brought a write, or by one of the log."""
         self._ahead = 0
@@ -100,7 +100,7 @@ class Worker:
         return len(self._waiting)
 
     def submit(self, request: PendingWrite) -> None:
-        """Give a write to the log if nothing is ahead of it, else queue it.
+        """Submit a write to the log if nothing is ahead of it, otherwise queue it.
 
         RegionBusy without a place in the queue before its deadline.
         """
@@ -134,11 +134,11 @@ class Worker:
         return done
 
     def wake(self) -> None:
-        """Look at the waiting writes again, soon."""
+        """Check the waiting writes again, soon."""
         self._put(_WAKE)
 
     def close(self, timeout_seconds: float | None = None) -> bool:
-        """Do what is queued, refuse what waits, and stop; return whether that was done in time."""
+        """Process the queue, refuse waiting writes, and stop; return whether this was done in time."""
         with self._gate:
             if not self._is_closed:
                 self._is_closed = True
@@ -185,7 +185,7 @@ class Worker:
             self._stop_waiting().done.set_exception(_closed())
 
     def _turn(self) -> None:
-        """Do what is queued, as far as the pipeline has room."""
+        """Process the queue, as far as the pipeline has room."""
         messages = self._drain()
         with self._turns:
             self._backlog.extend(messages)
@@ -247,7 +247,7 @@ class Worker:
         return messages
 
     def _patience(self) -> float | None:
-        """How long nothing has to be looked at."""
+        """The time until waiting writes have to be checked."""
         deadlines = [each.deadline_ns for each in (*self._waiting, *self._backlog) if isinstance(each, PendingWrite)]
         if not deadlines:
             return None
@@ -255,7 +255,7 @@ class Worker:
         return min(_TICK_SECONDS, max(_PATIENCE_SECONDS_MIN, seconds))
 
     def _write(self, writes: list[PendingWrite]) -> None:
-        """Submit what there is memory for, oldest first; let the rest wait or refuse it."""
+        """Submit the writes that fit into memory, oldest first; let the others wait, or refuse them."""
         if self._waiting:
             self._expire()
         ready: list[PendingWrite] = []
@@ -288,7 +288,7 @@ class Worker:
                     request.done.set_exception(error)
 
     def _expire(self) -> None:
-        """Answer the writes whose time is over. They need not be the first: each has a deadline of its own."""
+        """Refuse the writes whose deadline has passed. They need not be the first: each has its own deadline."""
         now = self._clock.monotonic_ns()
         late = [request for request in self._waiting if now >= request.deadline_ns]
         for request in late:

@@ -45,12 +45,12 @@ class PendingWrite:
 
     @property
     def memory_bytes(self) -> int:
-        """What the write buffer will be charged: the rows, and the sequences they are going to get."""
+        """The charge to the write buffer: the rows and the sequences that they will get."""
         return charged_bytes(self.batch.series, self.batch.fields, self.nbytes) + _SEQUENCE_BYTES * self.batch.rows
 
 
 class Numbers(NamedTuple):
-    """The last numbers that were given away in a region."""
+    """The last assigned entry id and sequence of a region."""
 
     entry_id: int
     sequence: int
@@ -58,7 +58,7 @@ class Numbers(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class NumberedWrite:
-    """A request with the numbers it gets if the log takes it."""
+    """A request with the numbers that it gets if the log accepts it."""
 
     request: PendingWrite
     entry_id: int
@@ -108,7 +108,7 @@ def number_writes(
 
 
 def apply_write(write: NumberedWrite) -> None:
-    """Let the rows of a write that the log has be visible."""
+    """Make the rows of a logged write visible."""
     request, region = write.request, write.request.region
     try:
         region.version.mutable.append(request.batch, write.base_sequence, nbytes=request.nbytes)

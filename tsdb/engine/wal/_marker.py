@@ -1,4 +1,4 @@
-"""The clean-shutdown marker: a file that says where the log ended when it was closed in good order.
+"""The clean-shutdown marker: a file with the end of the log when it was closed cleanly.
 
 It is removed before the first append after a start, so while it exists, it is true: whatever the log should hold
 according to it and does not, is lost.
@@ -24,7 +24,7 @@ class CleanMarker(NamedTuple):
 
 
 def read_marker(files: Files, directory: Path) -> CleanMarker | None:
-    """The marker, None if the log was not closed in good order."""
+    """The marker, None if the log was not closed cleanly."""
     try:
         content = json.loads(read_all(files, directory / _NAME))
         return CleanMarker(int(content["segment"]), int(content["offset"]))

@@ -56,7 +56,7 @@ class Recovery:
     segments: int
     total_bytes: int
     was_clean: bool
-    """It had been closed in good order."""
+    """It was closed cleanly."""
     torn: TornTail | None
     corruptions: tuple[Corruption, ...]
     regions: dict[int, EntryRange]

@@ -184,7 +184,7 @@ class SegmentWriter:
         self._created.clear()
 
     def sync_beside(self) -> None:
-        """Sync from another thread than the committer's, while that goes on writing."""
+        """Sync from another thread, while the committer continues to write."""
         with self._lock:
             if self._offset == self._durable:
                 return

@@ -17,7 +17,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 class TooManyMessages(InvalidArguments):
-    """A request holds more than can be looked at in one go, however small each of it is."""
+    """A request has more items than can be processed at once, however small they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Pace:
         self._steps = 0
 
     def spend(self, steps: int) -> None:
-        """Note that so many items and attributes are being looked at."""
+        """Count the items and attributes that are being processed."""
         self._steps += steps
         if self._steps >= CHECK_STEPS:
             self._steps = 0

@@ -74,7 +74,7 @@ class EtcdTuning:
     transactions_max: int = 8
     """How many transactions are on their way at a time; others wait."""
     witness_ttl_seconds: int = 600
-    """How long etcd can tell what became of a transaction, after this process is gone."""
+    """How long etcd keeps the witness of a transaction after this process has ended."""
     watch_backlog: int = 64
     """How many replies of a watch wait for their reader; then etcd holds the rest back."""
     ping_seconds: float = 10.0

@@ -112,7 +112,7 @@ class Transactions:
         return None
 
     def _resolve(self, witness: _Witness, token: bytes, failure: EtcdFailure, retry: CallRetry) -> bool | None:
-        """Learn what became of a transaction whose reply is lost, and see to it that it does not happen later."""
+        """Find out whether a transaction whose reply is lost happened, and ensure that it does not happen later."""
         void = _VOID + token
         request = pb.TxnRequest(
             compare=[revision_is(witness.key, witness.revision)],

@@ -133,7 +133,7 @@ class EtcdWatch:
         done.wait()
 
     def _take(self, reply: pb.WatchResponse, pending: list[KeyEvent], endpoint: Endpoint) -> bool:
-        """Queue what a reply says; return False if all keys have to be read anew."""
+        """Queue the changes of a reply; return False if all keys have to be read again."""
         assert self._revision is not None
         if reply.canceled and not reply.compact_revision:
             raise self._refused(reply, endpoint)

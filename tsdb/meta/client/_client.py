@@ -204,7 +204,7 @@ class MetaClient:
     def _call(
         self, method: str, body: dict[str, Any], timeout_seconds: float, *, is_once: bool = False
     ) -> dict[str, Any]:
-        """Find the leader and ask it. With `is_once`, _LostAnswer when it is unknown what became of the request."""
+        """Find the leader and ask it. With `is_once`, _LostAnswer if its outcome is unknown."""
         with span(f"metasrv.{method}", SpanKind.CLIENT) as traced:
             metadata = (("traceparent", traced.traceparent),) if traced else None
             return self._find_and_send(method, body, timeout_seconds, is_once, metadata)

@@ -84,7 +84,7 @@ class TermListing:
     floors: list[int] = field(default_factory=list)
     """Those that are outdated included."""
     tip: int | None = None
-    """None if nobody is known to have sealed it."""
+    """None if it is not known to be sealed."""
     sizes: dict[int, int] = field(default_factory=dict)
     """The size of each object, by number, also of those that are no part of the log any more."""
     stored_ms: dict[int, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class TermListing:
 
     @property
     def garbage(self) -> list[int]:
-        """Numbers of objects above the tip: they were never part of the log. The fence at the tip stays for ever."""
+        """Numbers of objects above the tip: they were never part of the log. The fence at the tip is never deleted."""
         return [each for each in self.sizes if self.tip is not None and each > self.tip]
 
     @property

@@ -58,7 +58,7 @@ class LocalLog(LogStore, Protocol):
 
     @property
     def late(self) -> LateLog:
-        """Entries of regions that are elsewhere, which nobody else has."""
+        """Entries of regions that are elsewhere and that only this node has."""
 
     def keep_late(self, floors: Mapping[int, int]) -> Mapping[int, int]:
         """Copy entries of regions above their floors to `late`, before the log lets go of them."""
@@ -122,7 +122,7 @@ class SharedLog:
         waits = settings.acknowledge is Acknowledge.STORE
         timeout_s = settings.append_timeout.seconds
         self.journal = Journal(self.shipper, waits=waits, timeout_s=timeout_s) if has_journal else None
-        """Where changes of tables are noted; None if nobody needs that."""
+        """Records schema changes; None if that is not needed."""
 
     @property
     def term(self) -> int:

@@ -28,7 +28,7 @@ class Append:
     size_bytes: int = 0
     added_ns: int = 0
     logged_ns: int = 0
-    """The time of day when they were appended; 0 if they were appended to a local log before, nobody knows when."""
+    """The time of day when they were appended; 0 if unknown, because they come from a local log."""
 
     def __post_init__(self) -> None:
         # A future that runs cannot be cancelled: whether the entries are in the log is not the caller's to decide.
@@ -145,7 +145,7 @@ class Outbox:
         return acknowledged
 
     def cut(self, number: int) -> list[Append]:
-        """Give up everything from an object on; return the appends that nobody is going to acknowledge."""
+        """Abandon everything from an object on; return the appends that will not be acknowledged."""
         kept = [batch for batch in self._sent if batch.number < number]
         cut = [append for batch in self._sent if batch.number >= number for append in batch.appends]
         left = [*cut, *self._waiting]

@@ -122,7 +122,7 @@ class PastLog:
         return max((frame.logged_ns for frame in found.frames), default=0) or found.created_ms * 1_000_000
 
     def is_ended(self) -> bool:
-        """Whether the server was stopped in good order, so that nothing it acknowledged is missing."""
+        """Whether the server was shut down cleanly, so that nothing it acknowledged is missing."""
         last = max(self._terms, default=0)
         opening, tip = self.opening(last), self._terms[last].tip if last else None
         if opening is None or tip is None:

@@ -51,7 +51,7 @@ def list_term(store: ObjectStore, node: int, term: int) -> TermListing:
 
 
 def take_term(store: ObjectStore, node: int, *, after: int, opening: Opening) -> int:
-    """Take the first term behind `after` that nobody has."""
+    """Take the first free term after `after`."""
     content = json.dumps(asdict(opening)).encode()
     term = after + 1
     while not persist(partial(_create, store, opening_path(node, term), content, opening)):

@@ -128,7 +128,7 @@ class ScanFilter:
 
     @property
     def row_names(self) -> frozenset[str]:
-        """The columns that the checks on rows look at."""
+        """The columns that the checks on rows read."""
         return frozenset().union(*(check.names for check in self.on_rows))
 
 

@@ -109,7 +109,7 @@ def _cut(segment: Segment, count: int) -> list[ScanTask]:
 
 
 def plan_scan(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics) -> ScanPlan:
-    """Decide what a scan reads; of rows at most times are looked at for that, where sources overlap."""
+    """Decide what a scan reads; at most the times of rows are read for that, where sources overlap."""
     parts = make_parts(snapshot, wanted, statistics)
     segments = make_segments(snapshot, parts)
     if wanted.on_rows or wanted.texts:

@@ -31,7 +31,7 @@ class ScanStatistics:
     index_files: int = 0
     """Data files of which an inverted index was used instead of the whole series block."""
     series_excluded_by_index: int = 0
-    """Series of these files that were not looked at."""
+    """Series of these files that were skipped."""
     rows_excluded_by_index: int = 0
     """Rows that were not read because of skipping indexes."""
     rows_excluded_by_fulltext: int = 0
