@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kv.campaign import campaign
 from tests.kv.counting import PATIENCE, Counting, restart, values_until, watch_counter
 from tests.kv.etcd_process import (
     QUICK,
@@ -46,7 +47,7 @@ def leader_of(members: list[EtcdProcess]) -> EtcdProcess:
 def test_a_cluster_that_loses_its_leader_goes_on(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as members:
         store = connect(*(member.url for member in members))
-        leads = Election(store, "leader", candidate=b"me", ttl_seconds=30).campaign(PATIENCE)
+        leads = campaign(Election(store, "leader", candidate=b"me", ttl_seconds=30), PATIENCE)
         assert leads is not None
         watch = watch_counter(store)
         counting = Counting(store)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kv.campaign import campaign
 from tests.kv.counting import PATIENCE
 from tests.kv.etcd_process import (
     QUICK,
@@ -29,7 +30,7 @@ from tsdb.kv import (
 def test_a_lease_is_given_up_when_etcd_does_not_answer_for_its_time(own_etcd: EtcdProcess) -> None:
     store = connect(own_etcd.url, tuning=replace(QUICK, attempt_seconds=0.3))
     lost = threading.Event()
-    leads = Election(store, "leader", candidate=b"me", ttl_seconds=2).campaign(PATIENCE, lambda _: lost.set())
+    leads = campaign(Election(store, "leader", candidate=b"me", ttl_seconds=2), PATIENCE, lambda _: lost.set())
     assert leads is not None
     own_etcd.send(signal.SIGSTOP)
     assert lost.wait(PATIENCE)
@@ -37,7 +38,7 @@ def test_a_lease_is_given_up_when_etcd_does_not_answer_for_its_time(own_etcd: Et
     with pytest.raises(LeadershipLost):
         leads.transact([], [PutKey("a", b"1")])
     own_etcd.send(signal.SIGCONT)
-    again = Election(store, "leader", candidate=b"me again", ttl_seconds=60).campaign(PATIENCE)
+    again = campaign(Election(store, "leader", candidate=b"me again", ttl_seconds=60), PATIENCE)
     assert again is not None
     assert not store.transact([leads.proof], [PutKey("a", b"1")])
     assert again.transact([], [PutKey("a", b"2")])
@@ -46,10 +47,11 @@ def test_a_lease_is_given_up_when_etcd_does_not_answer_for_its_time(own_etcd: Et
 
 CHILD = """
 import sys
+from tests.kv.campaign import campaign
 from tests.kv.etcd_process import connect
 from tsdb.kv import Election, LeadershipLost, PutKey
 store = connect(sys.argv[1], prefix=sys.argv[2])
-leads = Election(store, "leader", candidate=b"child", ttl_seconds=2).campaign(60, lambda _: print("lost", flush=True))
+leads = campaign(Election(store, "leader", candidate=b"child", ttl_seconds=2), 60, lambda _: print("lost", flush=True))
 print("leads" if leads.is_held() else "no", flush=True)
 sys.stdin.readline()
 print("held" if leads.is_held() else "not held", flush=True)
@@ -74,7 +76,7 @@ def test_a_leader_that_stood_still_cannot_write_when_it_wakes(etcd: EtcdProcess)
         assert child.stdin is not None
         assert child.stdout.readline() == "leads\n"
         child.send_signal(signal.SIGSTOP)
-        leads = Election(store, "leader", candidate=b"me", ttl_seconds=60).campaign(PATIENCE)
+        leads = campaign(Election(store, "leader", candidate=b"me", ttl_seconds=60), PATIENCE)
         assert leads is not None
         assert leads.transact([], [PutKey("a", b"me")])
         child.send_signal(signal.SIGCONT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kv.campaign import campaign
 from tsdb.clock import ManualClock
 from tsdb.kv import Election, KvLease, KvUnavailable, LeadershipLost, LeaseLost, MemoryKv, PutKey, PutLeased
 
@@ -103,12 +104,11 @@ def test_what_fails_after_a_loss_does_not_hide_it(store: Store) -> None:
 
 
 def test_a_leader_that_stood_still_steps_down_by_itself(store: Store) -> None:
-    leads = Election(store, "leader", candidate=b"first", ttl_seconds=10).campaign(1)
+    leads = campaign(Election(store, "leader", candidate=b"first", ttl_seconds=10), 1)
     assert leads is not None
     store.clock.advance(seconds=11)
     assert not leads.is_held()
-    assert leads.wait_lost(0)
-    follows = Election(store, "leader", candidate=b"second", ttl_seconds=10).campaign(1)
+    follows = campaign(Election(store, "leader", candidate=b"second", ttl_seconds=10), 1)
     assert follows is not None
     with pytest.raises(LeadershipLost):
         leads.transact([], [PutKey("a", b"1")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sql.show_kinds import SHOW_KINDS
 from tsdb.errors import Status, TsdbError, Unsupported
 from tsdb.model import ColumnIndex, DataType, Kind
 from tsdb.sql import Dialect, parse
@@ -200,7 +201,7 @@ def test_copy(text: str, statement: Statement) -> None:
 def test_show(text: str, show: s.Show | None) -> None:
     found = _one(f"SHOW {text}")
     assert isinstance(found, s.Show)
-    assert found.what in s.SHOW_KINDS
+    assert found.what in SHOW_KINDS
     if show is None:
         assert found.filter.where is not None
         assert found.filter.where.text == "Table_type = 'VIEW'"

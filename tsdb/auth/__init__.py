@@ -13,8 +13,6 @@ A server of a protocol needs to know, beside the checks themselves:
   password that was right before.
 """
 
-from __future__ import annotations
-
 from tsdb.auth._authenticator import Authenticator
 from tsdb.auth._errors import (
     AccessDenied,
@@ -32,7 +30,6 @@ from tsdb.auth._provider import open_authenticator
 from tsdb.auth._scram import ScramVerifier
 from tsdb.auth._secrets import Secret, parse_secret, stored_secret
 from tsdb.auth._store import StoredUser, UserExists, UserNotFound, UserStore
-from tsdb.auth._throttle import LoginThrottle
 
 __all__ = [
     "ANYWHERE",
@@ -46,7 +43,6 @@ __all__ = [
     "Grants",
     "Identity",
     "InvalidAuthHeader",
-    "LoginThrottle",
     "PasswordMismatch",
     "PermissionDenied",
     "ScramVerifier",

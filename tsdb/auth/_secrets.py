@@ -123,8 +123,14 @@ class ScramSecret:
 
     scram: ScramVerifier
     serves_scram = True
-    native_hash = None
-    caching_hash = None
+
+    @property
+    def native_hash(self) -> bytes | None:
+        return None
+
+    @property
+    def caching_hash(self) -> bytes | None:
+        return None
 
     @property
     def iterations(self) -> int:
@@ -139,17 +145,11 @@ class ScramSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSecret:
+class StoredSecret(ScramSecret):
     """All that the protocols need, and no password: what is kept of the users that SQL makes."""
 
-    scram: ScramVerifier
     native: bytes
     caching: bytes
-    serves_scram = True
-
-    @property
-    def iterations(self) -> int:
-        return self.scram.iterations
 
     @property
     def native_hash(self) -> bytes | None:
@@ -158,13 +158,6 @@ class StoredSecret:
     @property
     def caching_hash(self) -> bytes | None:
         return self.caching
-
-    def matches(self, password: bytes) -> bool:
-        found = make_verifier(password, self.scram.salt, self.scram.iterations)
-        return hmac.compare_digest(self.scram.stored_key, found.stored_key)
-
-    def verifier(self, salt: bytes) -> ScramVerifier | None:
-        return self.scram
 
 
 def native_hash(password: bytes) -> bytes:

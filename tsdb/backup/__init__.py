@@ -18,17 +18,17 @@ from tsdb.backup._errors import BackupDamaged, BackupFailed, BackupNotFound, Res
 from tsdb.backup._format import BackupSummary
 from tsdb.backup._lock import RepositoryLock
 from tsdb.backup._planning import PointInTime
-from tsdb.backup._point import OpenLogs, choose_backup, plan_point, rolls_until
+from tsdb.backup._point import choose_backup, plan_point, rolls_until
 from tsdb.backup._position import ClusterPosition, LogPosition
 from tsdb.backup._progress import BackupProgress
-from tsdb.backup._prune import PruneResult, prune_backups
+from tsdb.backup._prune import prune_backups
 from tsdb.backup._repository import LATEST, Repository
 from tsdb.backup._restore import RestoreTarget, check_restored, restore_backup
-from tsdb.backup._service import BackupJob, BackupService, BackupState
+from tsdb.backup._service import BackupJob, BackupService
 from tsdb.backup._source import LocalSource
 from tsdb.backup._take import take_backup
 from tsdb.backup._times import format_time, parse_time
-from tsdb.backup._verify import BackupCheck, verify_backup
+from tsdb.backup._verify import verify_backup
 from tsdb.backup.cluster import ClusterBackups, RemoteJob
 
 AnyBackups: TypeAlias = BackupService | ClusterBackups
@@ -39,22 +39,18 @@ __all__ = [
     "LATEST",
     "AnyBackups",
     "AnyJob",
-    "BackupCheck",
     "BackupDamaged",
     "BackupFailed",
     "BackupJob",
     "BackupNotFound",
     "BackupProgress",
     "BackupService",
-    "BackupState",
     "BackupSummary",
     "ClusterPosition",
     "DestinationPlaces",
     "LocalSource",
     "LogPosition",
-    "OpenLogs",
     "PointInTime",
-    "PruneResult",
     "Repository",
     "RepositoryLock",
     "RestoreRefused",

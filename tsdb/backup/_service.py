@@ -12,7 +12,6 @@ from typing import Any
 
 from tsdb.backup._destination import DestinationPlaces
 from tsdb.backup._format import BackupSummary
-from tsdb.backup._metrics import COPIED_BYTES, COPIED_FILES, LAST_SUCCESS, RUNS
 from tsdb.backup._point import plan_own_point
 from tsdb.backup._progress import BackupProgress
 from tsdb.backup._repository import Repository
@@ -24,7 +23,15 @@ from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import METADATA_FILE
 from tsdb.store import LocalStore, ObjectStore, RoutedStore, is_routed
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import counter, gauge, get_logger
+
+RUNS = counter("tsdb_backups_total", "Backups that ended: done, failed or cancelled.", labels=("result",))
+COPIED_FILES = counter("tsdb_backup_copied_files_total", "Files copied to destinations of backups.")
+COPIED_BYTES = counter("tsdb_backup_copied_bytes_total", "Bytes of files copied to destinations of backups.")
+LAST_SUCCESS = gauge(
+    "tsdb_backup_last_success_seconds",
+    "Start of the last completed backup, in seconds since 1970; 0 if there was none.",
+)
 
 _log = get_logger("tsdb.backup")
 

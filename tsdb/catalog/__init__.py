@@ -37,9 +37,9 @@ from tsdb.catalog._places import (
 )
 from tsdb.catalog._reader import CatalogReader
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
-from tsdb.catalog._remote import ChangeMade, RemoteCatalog, SendChange
+from tsdb.catalog._remote import ChangeMade, RemoteCatalog
 from tsdb.catalog._subset import keep_tables
-from tsdb.catalog._writer import CapturedCatalog, Placement
+from tsdb.catalog._writer import CapturedCatalog
 
 AnyCatalog: TypeAlias = Catalog | RemoteCatalog
 """What a database works with: its own catalog, or that of a cluster."""
@@ -58,9 +58,7 @@ __all__ = [
     "DatabaseExists",
     "DatabaseNotFound",
     "PhysicalTableInUse",
-    "Placement",
     "RemoteCatalog",
-    "SendChange",
     "TableAlreadyExists",
     "TableNotFound",
     "all_places",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsdb.cli._connection import connection_options
-from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption, version_option
+from tsdb.cli._options import CONTEXT, GroupedCommand, option_group, version_option
 from tsdb.config import Component
 from tsdb.errors import ConfigError
 from tsdb.quick_imports import quick_imports
@@ -49,14 +49,7 @@ a cluster: its storage and its metadata in etcd. Then start its components.
 """
 
 
-def _group(title: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    def option(*names: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        return click.option(*names, cls=GroupedOption, group=title, **settings)
-
-    return option
-
-
-_backup, _configuration, _cluster = _group("Backup"), _group("Configuration"), _group("Cluster")
+_backup, _configuration, _cluster = option_group("Backup"), option_group("Configuration"), option_group("Cluster")
 _from = _backup(
     "--from",
     "place",

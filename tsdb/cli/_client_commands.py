@@ -11,7 +11,7 @@ import click
 from tsdb.cli._backup_commands import backup_command, restore_command
 from tsdb.cli._connection import connection_options
 from tsdb.cli._demo_command import demo_command
-from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption, version_option
+from tsdb.cli._options import CONTEXT, GroupedCommand, option_group, version_option
 from tsdb.cli._transfer_commands import export_command, import_command
 from tsdb.quick_imports import quick_imports
 
@@ -35,8 +35,7 @@ $XDG_STATE_HOME/tsdb/history (~/.local/state/tsdb/history). NO_COLOR turns colou
 """
 
 
-def _shell_option(*names: str, **settings: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(*names, cls=GroupedOption, group="Shell", **settings)
+_shell_option = option_group("Shell")
 
 
 @click.command(

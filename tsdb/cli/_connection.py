@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tsdb.cli._options import GroupedOption
+from tsdb.cli._options import option_group
 from tsdb.errors import InvalidArguments
 from tsdb.units import Duration
 
@@ -24,8 +24,7 @@ _ASK = "\0ask"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
-    return click.option(*names, cls=GroupedOption, group=CONNECTION, **settings)
+_option = option_group(CONNECTION)
 
 
 _OPTIONS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tsdb.cli._connection import connection_options
-from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption
+from tsdb.cli._options import CONTEXT, GroupedCommand, option_group
 from tsdb.quick_imports import quick_imports
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ index. Running it again replaces rows with equal ones and adds data for the time
 """
 
 
-def _option(*names: str, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(*names, cls=GroupedOption, group="Data", **settings)
+_option = option_group("Data")
 
 
 @click.command(

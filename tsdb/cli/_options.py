@@ -7,6 +7,7 @@ reports all errors at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -23,6 +24,11 @@ class GroupedOption(click.Option):
     def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
+
+
+def option_group(title: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """Return what `click.option` is, for options under a heading."""
+    return partial(click.option, cls=GroupedOption, group=title)
 
 
 class GroupedCommand(click.Command):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsdb.cli._connection import connection_options
-from tsdb.cli._options import CONTEXT, GroupedCommand, GroupedOption
+from tsdb.cli._options import CONTEXT, GroupedCommand, option_group
 from tsdb.quick_imports import quick_imports
 
 if TYPE_CHECKING:
@@ -45,14 +45,12 @@ The file appears under its name when it is complete.
 """
 
 
-def _group(title: str) -> Callable[..., Callable[[Callable[..., None]], Callable[..., None]]]:
-    def option(*names: str, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        return click.option(*names, cls=GroupedOption, group=title, **settings)
-
-    return option
-
-
-_rows, _source, _run, _what = _group("Rows"), _group("Servers to import from"), _group("Run"), _group("Export")
+_rows, _source, _run, _what = (
+    option_group("Rows"),
+    option_group("Servers to import from"),
+    option_group("Run"),
+    option_group("Export"),
+)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

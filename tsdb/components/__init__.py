@@ -3,8 +3,6 @@
 What runs a server is in `tsdb.components.run`, which an embedded database does not import.
 """
 
-from __future__ import annotations
-
 from tsdb.components._local import (
     SCRATCH_DIRECTORY,
     LocalDatabase,

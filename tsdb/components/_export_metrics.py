@@ -23,6 +23,7 @@ import pyarrow as pa
 from tsdb.clock import Clock, SystemClock
 from tsdb.errors import Status, TsdbError
 from tsdb.ingest import NewTable, TableRows, single_value_rows
+from tsdb.ingest.protobuf import encode_field, encode_varint
 from tsdb.telemetry import REGISTRY, counter, get_logger
 from tsdb.units import Duration
 
@@ -164,25 +165,14 @@ def remote_write(url: str, headers: Mapping[str, str]) -> Send:
 
 def encode_write_request(samples: Iterable[Sample]) -> bytes:
     """Encode a WriteRequest of Prometheus remote write 1, one series for each sample."""
-    return b"".join(_field(1, _time_series(sample)) for sample in samples)
+    return b"".join(encode_field(1, _time_series(sample)) for sample in samples)
 
 
 def _time_series(sample: Sample) -> bytes:
     labels = sorted([("__name__", sample.name), *sample.labels])
-    encoded = [_field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in labels]
+    encoded = [
+        encode_field(1, encode_field(1, name.encode()) + encode_field(2, value.encode())) for name, value in labels
+    ]
     # Value: field 1, eight bytes. Time: field 2, a varint.
-    point = b"\x09" + struct.pack("<d", sample.value) + b"\x10" + _varint(sample.time_ms)
-    return b"".join([*encoded, _field(2, point)])
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    point = b"\x09" + struct.pack("<d", sample.value) + b"\x10" + encode_varint(sample.time_ms)
+    return b"".join([*encoded, encode_field(2, point)])

@@ -13,14 +13,13 @@ from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
 from tsdb.meta import (
     LeaderSettings,
-    MakeRegions,
     MetaServer,
     Metasrv,
     MetasrvSettings,
     NodeSelector,
     Supervision,
 )
-from tsdb.remote import RemoteRegions, Routes
+from tsdb.remote import RemoteRegions
 from tsdb.servers.http import HttpApp, metasrv_routes
 from tsdb.telemetry import get_logger
 
@@ -30,10 +29,8 @@ _log = get_logger("tsdb.metasrv")
 class MetasrvParts:
     """The parts of a metadata server."""
 
-    def __init__(self, config: MetasrvConfig, make_regions: MakeRegions | None = None) -> None:
-        """`make_regions` makes what reaches the regions of datanodes while this server leads."""
+    def __init__(self, config: MetasrvConfig) -> None:
         self._config = config
-        self._make_regions = make_regions or _remote_regions
         self._store: CoordinationStore | None = None
         self._metasrv: Metasrv | None = None
         self._service = MetaGrpcService(
@@ -58,7 +55,7 @@ class MetasrvParts:
         settings = MetasrvSettings(str(self._config.server_addr), leader=leader)
         try:
             _check_restored(self._store)
-            metasrv = Metasrv(self._store, self._make_regions, settings)
+            metasrv = Metasrv(self._store, RemoteRegions, settings)
             metasrv.start()
         except StartError:
             self._store.close()
@@ -131,7 +128,3 @@ def _check_restored(store: CoordinationStore) -> None:
         raise StartError(
             "the restore of a backup into this cluster is not complete", hint="run the same tsdb restore again"
         )
-
-
-def _remote_regions(routes: Routes) -> RemoteRegions:
-    return RemoteRegions(routes)

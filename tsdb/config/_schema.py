@@ -54,7 +54,6 @@ class Key:
     type_name: str
     default: object
     is_required: bool
-    is_secret: bool
     meaning: str
     variants: tuple[str, ...] = ()
     """The storage types that have this key; empty where there is no such choice."""
@@ -113,13 +112,11 @@ def _type_name(annotation: Any) -> str:
 
 
 def _leaf(name: str, field: FieldInfo, prefix: tuple[str, ...]) -> Key:
-    plain = _plain(field.annotation)
     return Key(
         path=(*prefix, name),
         type_name=_type_name(field.annotation),
         default=None if field.default is PydanticUndefined else field.default,
         is_required=field.is_required(),
-        is_secret=plain is SecretStr or get_origin(plain) is dict,
         meaning=field.description or "",
     )
 

@@ -1,7 +1,5 @@
 """The database: one facade for every protocol. Statements for a session in, answers out."""
 
-from __future__ import annotations
-
 from tsdb.database._cluster_admin import ClusterCommands
 from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
@@ -10,11 +8,11 @@ from tsdb.database._services import DatabaseOptions, OpenScratch, RecordType, Se
 from tsdb.database.copying.restore_table import restore_table
 from tsdb.database.database import Database
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
-from tsdb.database.prometheus.metrics import FederatedSample, Metrics
+from tsdb.database.prometheus.metrics import FederatedSample
 from tsdb.database.showing.headings import with_headings
 from tsdb.database.writing.cells import canonical_json
 from tsdb.database.writing.rejections import RejectionLog
-from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
+from tsdb.query import Affected, Channel, Output, Records, Session, read_all
 
 __all__ = [
     "Affected",
@@ -26,7 +24,6 @@ __all__ = [
     "DatabaseOptions",
     "DatabasePort",
     "FederatedSample",
-    "Metrics",
     "NotReady",
     "OpenScratch",
     "Output",
@@ -39,7 +36,6 @@ __all__ = [
     "Services",
     "Session",
     "SlowQuerySettings",
-    "TableRecords",
     "canonical_json",
     "note_text",
     "read_all",

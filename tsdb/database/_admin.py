@@ -10,7 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.database._backup_admin import ADMINISTRATORS_ONLY, BACKUP_FUNCTIONS, RESTORE_TABLE, run_backup_function
+from tsdb.database._backup_admin import (
+    ADMINISTRATORS_ONLY,
+    BACKUP_FUNCTIONS,
+    RESTORE_TABLE,
+    check_count,
+    run_backup_function,
+)
 from tsdb.database._cluster_admin import balance_regions, migrate_region, procedure_state
 from tsdb.database._names import resolve
 from tsdb.database._processes import Process
@@ -53,13 +59,9 @@ def _call(statement: Admin, services: Services, session: Session, process: Proce
     if function is None:
         known = ", ".join(sorted([*_FUNCTIONS, *ADMINISTRATORS_ONLY]))
         raise InvalidArguments(f"there is no ADMIN function {statement.function!r}", hint=f"there are {known}")
-    return function(statement.arguments, services, session)
-
-
-def _expect(arguments: Arguments, *, least: int, most: int) -> None:
-    if not least <= len(arguments) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise InvalidArguments(f"Expected {wanted} args, but actual {len(arguments)}")
+    call, least, most = function
+    check_count(statement.arguments, least, most)
+    return call(statement.arguments, services, session)
 
 
 def _table(argument: Any, services: Services, session: Session) -> TableInfo:
@@ -97,7 +99,6 @@ def _region(argument: Any, services: Services) -> RegionId:
 
 
 def _flush_table(arguments: Arguments, services: Services, session: Session) -> int:
-    _expect(arguments, least=1, most=1)
     table = services.catalog.stored_in(_table(arguments[0], services, session))
     for done in [services.regions.flush(region) for region in table.region_ids]:
         done.result()
@@ -105,21 +106,18 @@ def _flush_table(arguments: Arguments, services: Services, session: Session) -> 
 
 
 def _flush_region(arguments: Arguments, services: Services, session: Session) -> int:
-    _expect(arguments, least=1, most=1)
     services.regions.flush(_region(arguments[0], services)).result()
     return 0
 
 
 def _compact_table(arguments: Arguments, services: Services, session: Session) -> int:
     """`compact_table(name[, kind[, options]])`."""
-    _expect(arguments, least=1, most=3)
     table = services.catalog.stored_in(_table(arguments[0], services, session))
     return _compact(table.region_ids, arguments[1:], services, session)
 
 
 def _compact_region(arguments: Arguments, services: Services, session: Session) -> int:
     """`compact_region(id[, kind[, options]])`."""
-    _expect(arguments, least=1, most=3)
     return _compact([_region(arguments[0], services)], arguments[1:], services, session)
 
 
@@ -137,19 +135,16 @@ def _compact(regions: Sequence[RegionId], how: Arguments, services: Services, se
 
 def _verify_table(arguments: Arguments, services: Services, session: Session) -> str:
     """Read all data files of a table, and compare them with the manifest."""
-    _expect(arguments, least=1, most=1)
     table = services.catalog.stored_in(_table(arguments[0], services, session))
     return _verify(table.region_ids, services)
 
 
 def _verify_region(arguments: Arguments, services: Services, session: Session) -> str:
-    _expect(arguments, least=1, most=1)
     return _verify([_region(arguments[0], services)], services)
 
 
 def _verify_quarantined(arguments: Arguments, services: Services, session: Session) -> str:
     """Read the quarantined data files of a table again: those that are whole are quarantined no more."""
-    _expect(arguments, least=1, most=1)
     table = services.catalog.stored_in(_table(arguments[0], services, session))
     return _verify(table.region_ids, services, is_quarantined=True)
 
@@ -181,7 +176,6 @@ def _format_verified(found: Sequence[VerifiedFiles]) -> str:
 
 def _drop_quarantined(arguments: Arguments, services: Services, session: Session) -> int:
     """`drop_quarantined(name, file_id)`: take a damaged data file out of a table; return the rows that it held."""
-    _expect(arguments, least=2, most=2)
     table = services.catalog.stored_in(_table(arguments[0], services, session))
     file_id = arguments[1]
     if not isinstance(file_id, str):
@@ -261,7 +255,6 @@ def _read_time(key: str, value: str | None, session: Session) -> int | None:
 
 
 def _discard_unflushed(arguments: Arguments, services: Services, session: Session) -> int:
-    _expect(arguments, least=1, most=1)
     argument = arguments[0]
     if isinstance(argument, int) or (isinstance(argument, str) and argument.isdigit()):
         regions: tuple[RegionId, ...] = (_region(argument, services),)
@@ -274,19 +267,16 @@ def _discard_unflushed(arguments: Arguments, services: Services, session: Sessio
 
 def _migrate_region(arguments: Arguments, services: Services, session: Session) -> str:
     """`migrate_region(region, from_node, to_node[, timeout])`, the timeout in seconds or as a duration."""
-    _expect(arguments, least=3, most=4)
     from_node, to_node = (_number(each) for each in arguments[1:3])
     wait = _read_window(str(arguments[3])) if len(arguments) == 4 else None
     return migrate_region(services.cluster, _region(arguments[0], services), from_node, to_node, wait)
 
 
 def _procedure_state(arguments: Arguments, services: Services, session: Session) -> str:
-    _expect(arguments, least=1, most=1)
     return procedure_state(services.cluster, arguments[0])
 
 
 def _balance_regions(arguments: Arguments, services: Services, session: Session) -> int:
-    _expect(arguments, least=0, most=0)
     return balance_regions(services.cluster)
 
 
@@ -298,17 +288,18 @@ def _number(argument: Any) -> int:
     return argument
 
 
-_FUNCTIONS: dict[str, Callable[[Arguments, Services, Session], int | str]] = {
-    "balance_regions": _balance_regions,
-    "flush_table": _flush_table,
-    "flush_region": _flush_region,
-    "compact_table": _compact_table,
-    "compact_region": _compact_region,
-    "discard_unflushed": _discard_unflushed,
-    "drop_quarantined": _drop_quarantined,
-    "migrate_region": _migrate_region,
-    "procedure_state": _procedure_state,
-    "verify_quarantined": _verify_quarantined,
-    "verify_region": _verify_region,
-    "verify_table": _verify_table,
+_FUNCTIONS: dict[str, tuple[Callable[[Arguments, Services, Session], int | str], int, int]] = {
+    "balance_regions": (_balance_regions, 0, 0),
+    "flush_table": (_flush_table, 1, 1),
+    "flush_region": (_flush_region, 1, 1),
+    "compact_table": (_compact_table, 1, 3),
+    "compact_region": (_compact_region, 1, 3),
+    "discard_unflushed": (_discard_unflushed, 1, 1),
+    "drop_quarantined": (_drop_quarantined, 2, 2),
+    "migrate_region": (_migrate_region, 3, 4),
+    "procedure_state": (_procedure_state, 1, 1),
+    "verify_quarantined": (_verify_quarantined, 1, 1),
+    "verify_region": (_verify_region, 1, 1),
+    "verify_table": (_verify_table, 1, 1),
 }
+"""Each with how many arguments it takes, at least and at most."""

@@ -56,10 +56,15 @@ def _describe(job: AnyJob) -> str:
     return orjson.dumps(job.describe()).decode()
 
 
-def _texts(arguments: Sequence[Any], *, least: int, most: int) -> tuple[str, ...]:
+def check_count(arguments: Sequence[Any], least: int, most: int) -> None:
+    """Refuse a call of an ADMIN function with too few or too many arguments."""
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise InvalidArguments(f"Expected {wanted} args, but actual {len(arguments)}")
+
+
+def _texts(arguments: Sequence[Any], *, least: int, most: int) -> tuple[str, ...]:
+    check_count(arguments, least, most)
     for argument in arguments:
         if not isinstance(argument, str):
             raise InvalidArguments(f"expected a string, not {argument!r}")

@@ -5,8 +5,6 @@ db.write("cpu", frame, tags=["host"], time="ts")   # pandas, polars, pyarrow, or
 db.sql("SELECT host, avg(usage) FROM cpu GROUP BY host").to_pandas()
 """
 
-from __future__ import annotations
-
 from tsdb.embedded._connection import Connection, connect
 from tsdb.embedded._result import Result
 

@@ -11,8 +11,6 @@ Other packages import this module, `reading`, `entry`, `errors` and `listing`. F
 `docs/format/`.
 """
 
-from __future__ import annotations
-
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
 from tsdb.engine.log import EncodedPayload, FrameKind, LateLog, LogStore, NodeLog, SegmentFacts

@@ -1,7 +1,5 @@
 """What the engine counts for `/metrics`; `docs/metrics.md` lists it."""
 
-from __future__ import annotations
-
 from tsdb.telemetry import counter, gauge, histogram
 
 REPLAYED_ROWS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the write-ahead log at startup.")

@@ -1,7 +1,5 @@
 """Protocol bytes into rows of Arrow; pure, knows no engine and no catalog."""
 
-from __future__ import annotations
-
 from tsdb.ingest._builder import single_value_rows
 from tsdb.ingest._survivors import drop_rejected, rows_with
 from tsdb.ingest.rows import (

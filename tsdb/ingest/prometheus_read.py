@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tsdb.errors import InvalidArguments
+from tsdb.ingest.protobuf import encode_varint
 from tsdb.model import REGEX_CHARS_MAX, Matcher, MatchOp, anchored
 
 METRIC_LABEL = "__name__"
@@ -116,17 +117,8 @@ def encode_read_response(results: Sequence[bytes]) -> bytes:
     """Put encoded results together, one for each query, in their order."""
     parts = []
     for result in results:
-        parts += [b"\x0a", _encode_varint(len(result)), result]
+        parts += [b"\x0a", encode_varint(len(result)), result]
     return b"".join(parts)
-
-
-def _encode_varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _fields(message: bytes) -> Iterator[_Field]:

@@ -11,14 +11,13 @@ from tsdb.kv._coordination import (
     KeyDeleted,
     KeyEvent,
     KeyPut,
-    KvEntry,
     KvWatch,
     PutLeased,
     SharedOperation,
     WatchChanges,
     WatchReset,
 )
-from tsdb.kv._election import Election, LeaderChange, Leadership, LeaderWatch
+from tsdb.kv._election import Election, LeaderChange, Leadership
 from tsdb.kv._errors import (
     KvClosed,
     KvConflict,
@@ -44,8 +43,8 @@ from tsdb.kv._protocol import (
     Operation,
     PutKey,
     RevisionIs,
+    plan_sequence,
 )
-from tsdb.kv._sequence import plan_sequence
 from tsdb.kv._sqlite import METADATA_FILE, SqliteKv
 
 __all__ = [
@@ -64,7 +63,6 @@ __all__ = [
     "KvClosed",
     "KvConflict",
     "KvDenied",
-    "KvEntry",
     "KvLease",
     "KvOutcomeUnknown",
     "KvStore",
@@ -72,7 +70,6 @@ __all__ = [
     "KvUnavailable",
     "KvWatch",
     "LeaderChange",
-    "LeaderWatch",
     "Leadership",
     "LeadershipLost",
     "LeaseLost",

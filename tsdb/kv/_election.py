@@ -32,15 +32,11 @@ class Leadership:
         self._store = store
         self._key = key
         self._lease = lease
-        self._is_deposed = threading.Event()
+        self._has_resigned = threading.Event()
 
     def is_held(self) -> bool:
         """Whether this leader may act, as far as it can know by itself."""
-        return self._lease.is_alive() and not self._is_deposed.is_set()
-
-    def wait_lost(self, timeout_seconds: float) -> bool:
-        """Wait until the lease has ended; return whether this is no leader any more."""
-        return self._lease.wait_end(timeout_seconds) or self._is_deposed.is_set()
+        return self._lease.is_alive() and not self._has_resigned.is_set()
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[SharedOperation]) -> bool:
         """Change something as the leader; raise `LeadershipLost`, changing nothing, if another may lead."""
@@ -49,18 +45,14 @@ class Leadership:
         if self._store.transact([self.proof, *compares], operations):
             return True
         if self._store.revision(self._key) != self.term:
-            self.depose()
+            self.resign()
             raise LeadershipLost("this process is no longer the leader", key=self._key)
         return False
 
-    def depose(self) -> None:
-        """Take note that the key is gone or another's, and let the lease go."""
-        self._is_deposed.set()
-        self._lease.revoke()
-
     def resign(self) -> None:
         """Let others lead at once. If the store cannot be reached, they can when the lease has expired."""
-        self.depose()
+        self._has_resigned.set()
+        self._lease.revoke()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +77,15 @@ class Election:
         """The leader, None if there is none."""
         return self._store.get(self._key)
 
-    def campaign(self, timeout_seconds: float, on_lost: Callable[[KvLease], None] | None = None) -> Leadership | None:
-        """Wait to be elected; return None if that does not happen in time.
-
-        `on_lost` is called once, on a thread of the store, when the lease of the leader is lost.
-        """
-        deadline = time.monotonic() + timeout_seconds
-        watch = self._store.watch(self._key)
-        try:
-            while True:
-                elected = self.attempt(on_lost)
-                if elected is not None or not self._wait_vacant(watch, deadline):
-                    return elected
-        finally:
-            watch.close()
-
     def observe(self) -> LeaderWatch:
         """Watch who leads."""
         return LeaderWatch(self._store.watch(self._key), self._key)
 
     def attempt(self, on_lost: Callable[[KvLease], None] | None = None) -> Leadership | None:
-        """Take the key if it is free; return None if it is not."""
+        """Take the key if it is free; return None if it is not.
+
+        `on_lost` is called once, on a thread of the store, when the lease of the leader is lost.
+        """
         if self._store.get(self._key) is not None:
             return None
         lease = self._store.grant_lease(self._ttl_seconds, on_lost)
@@ -130,19 +110,6 @@ class Election:
             lease.revoke()
             return None
         return Leadership(self._store, self._key, lease, found.revision)
-
-    def _wait_vacant(self, watch: KvWatch, deadline: float) -> bool:
-        """Wait until the key is gone; return False if the time is over first."""
-        while (remaining := deadline - time.monotonic()) > 0:
-            found = watch.wait(remaining)
-            if isinstance(found, WatchReset):
-                if self._key not in (key for key, _ in found.pairs):
-                    return True
-            elif found is not None and any(
-                isinstance(event, KeyDeleted) and event.key == self._key for event in found.events
-            ):
-                return True
-        return False
 
 
 class LeaderWatch:

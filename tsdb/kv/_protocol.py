@@ -110,3 +110,11 @@ def holds(compare: Compare, found: tuple[bytes, int] | None) -> bool:
             return found is not None and found[0] == compare.value
         case RevisionIs():
             return compare.revision == (0 if found is None else found[1])
+
+
+def plan_sequence(kv: KvStore, key: str, *, start: int, count: int = 1) -> tuple[int, Compare, PutKey]:
+    """Return the first of the next numbers, and the compare and put that reserve them in a transaction."""
+    found = kv.get(key)
+    number = start if found is None else max(start, int(found))
+    compare: Compare = Absent(key) if found is None else Equals(key, found)
+    return number, compare, PutKey(key, str(number + count).encode())

@@ -7,8 +7,6 @@ Thousands of small tables share one log, one memtable and one set of files. A ne
 the catalog only.
 """
 
-from __future__ import annotations
-
 from tsdb.metric._rules import ON_PHYSICAL, check_writable, plan_column, plan_metric_table
 from tsdb.metric._write import make_series
 from tsdb.model import encode_labels

@@ -1,7 +1,5 @@
 """Values without I/O: what tables, regions and rows are made of."""
 
-from __future__ import annotations
-
 from tsdb.model._alter import (
     AddColumn,
     ColumnExists,

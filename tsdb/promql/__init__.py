@@ -1,7 +1,5 @@
 """PromQL: the language, and its evaluation over matrices of series and steps."""
 
-from __future__ import annotations
-
 from tsdb.promql._ast import (
     Aggregation,
     Binary,
@@ -9,7 +7,6 @@ from tsdb.promql._ast import (
     FunctionCall,
     MatrixSelector,
     NumberLiteral,
-    Paren,
     StringLiteral,
     Subquery,
     Unary,
@@ -33,7 +30,6 @@ __all__ = [
     "FunctionCall",
     "MatrixSelector",
     "NumberLiteral",
-    "Paren",
     "PromqlFailure",
     "PromqlSyntax",
     "PromqlTooLarge",

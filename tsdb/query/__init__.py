@@ -1,7 +1,5 @@
 """Queries: DataFusion over regions, the functions of the dialect, and the tables that describe the database."""
 
-from __future__ import annotations
-
 from tsdb.query._checkpoint import run_checked, threads_max
 from tsdb.query._engine import QueryEngine
 from tsdb.query._seen import RecentStatement

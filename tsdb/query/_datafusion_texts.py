@@ -4,8 +4,6 @@
 fails there. Rules that only word a message are in `errors/_rules.py`.
 """
 
-from __future__ import annotations
-
 import re
 
 PARSER_ERROR = re.compile(r'SQL error: (?:ParserError|TokenizerError)\("((?:[^"\\]|\\.)*)"\)', re.DOTALL)

@@ -5,8 +5,6 @@
 `codec` turns everything of the region interface to bytes and back.
 """
 
-from __future__ import annotations
-
 from tsdb.remote._errors import BadMessage, NodeUnavailable, OutcomeUnknown, ProtocolMismatch, RemoteError
 from tsdb.remote._reader import RemoteReader
 from tsdb.remote._regions import RemoteRegions

@@ -1,7 +1,5 @@
 """SQL text: lexer, statements, parser, and the edits that prepare a query for the query engine. Pure."""
 
-from __future__ import annotations
-
 from tsdb.sql import statements
 from tsdb.sql._types import type_of_name
 from tsdb.sql.lexer import Token, TokenKind, tokenize

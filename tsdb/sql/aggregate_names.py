@@ -1,7 +1,5 @@
 """The names of aggregates and window functions, and which of their clauses they take."""
 
-from __future__ import annotations
-
 AGGREGATE_NAMES = frozenset({
     "any_value", "approx_distinct", "approx_median", "approx_percentile_cont",
     "approx_percentile_cont_with_weight", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and",

@@ -396,7 +396,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW what. `what` is one of SHOW_KINDS; the rest is filled where the form has it."""
+    """SHOW what. `what` names the form; the rest is filled where the form has it."""
 
     what: str
     is_full: bool = False
@@ -407,36 +407,6 @@ class Show:
     filter: Filter = Filter()
     is_foreign: bool = False
     """SHOW CREATE TABLE … FOR POSTGRES_FOREIGN_TABLE."""
-
-
-SHOW_KINDS = frozenset(
-    {
-        "databases",
-        "tables",
-        "table_status",
-        "columns",
-        "index",
-        "region",
-        "create_table",
-        "create_database",
-        "create_view",
-        "create_flow",
-        "views",
-        "flows",
-        "flow_status",
-        "charset",
-        "collation",
-        "processlist",
-        "variables",  # SHOW VARIABLES [name | LIKE …]
-        "variable",  # SHOW name
-        "status",
-        "search_path",
-        "warnings",
-        "engines",
-        "grants",  # SHOW GRANTS [FOR user]
-        "users",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,6 @@ from tsdb.store._routed import (
 from tsdb.store._usage import (
     Operation,
     Purpose,
-    RequestCount,
-    RequestLedger,
     RequestPrices,
     request_ledgers,
     requests_for,
@@ -79,8 +77,6 @@ __all__ = [
     "OverlayStore",
     "Purpose",
     "RangeFile",
-    "RequestCount",
-    "RequestLedger",
     "RequestPrices",
     "RoutedStore",
     "StoreError",

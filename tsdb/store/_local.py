@@ -218,7 +218,7 @@ class LocalStore:
                 self._files.unlink(directory / name)
 
 
-class _LocalSink:
+class _LocalSink(ObjectSink):
     """Collects small writes and passes them on to a file in pieces of `buffer_bytes`."""
 
     def __init__(self, files: Files, path: Path, fd: int, buffer_bytes: int, *, name: str) -> None:
@@ -255,15 +255,6 @@ class _LocalSink:
 
     def close(self) -> None:
         """Nothing: the writer's block decides when the object is complete, and closes the file."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     def sync(self) -> None:
         self.flush()

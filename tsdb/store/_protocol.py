@@ -46,11 +46,14 @@ class ObjectSink(Protocol):
 
     def close(self) -> None: ...
 
-    def writable(self) -> bool: ...
+    def writable(self) -> bool:
+        return True
 
-    def readable(self) -> bool: ...
+    def readable(self) -> bool:
+        return False
 
-    def seekable(self) -> bool: ...
+    def seekable(self) -> bool:
+        return False
 
 
 class ObjectStore(Protocol):

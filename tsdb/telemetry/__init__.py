@@ -7,8 +7,6 @@
 Nothing here knows the configuration: the component that starts the process passes plain values.
 """
 
-from __future__ import annotations
-
 from tsdb.telemetry._caches import CacheCounts, CacheState, CacheStatistics, report_cache, reported_caches
 from tsdb.telemetry._logger import Logger, get_logger
 from tsdb.telemetry._logs import LogSetup, setup_logging

@@ -52,6 +52,10 @@ class CacheCounts:
     def __init__(self) -> None:
         self.hits = self.misses = self.evictions = 0
 
+    def of(self, name: str, capacity_bytes: int, held_bytes: int, entries: int) -> CacheStatistics:
+        """Describe a cache that counts here."""
+        return CacheStatistics(name, capacity_bytes, held_bytes, entries, self.hits, self.misses, self.evictions)
+
 
 _reported: weakref.WeakKeyDictionary[Any, Callable[[Any], CacheStatistics]] = weakref.WeakKeyDictionary()
 

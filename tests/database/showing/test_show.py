@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.sql.show_kinds import SHOW_KINDS
 from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
 from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import Status, TsdbError
 from tsdb.query import QueryEngineOptions
-from tsdb.sql.statements import SHOW_KINDS
 from tsdb.units import Duration, Size
 
 from tsdb.database.showing.show import _FORMS  # isort: skip

@@ -8,21 +8,18 @@ Frontends and metadata servers have no storage; data passes through none of them
 plane (`RemoteRegions.backup`), described in `_wire`. What is written is the same as by a standalone server.
 """
 
-from __future__ import annotations
-
 from tsdb.backup.cluster._client import ClusterBackups, RemoteJob, RemoteRestore
 from tsdb.backup.cluster._maker import BackupVerbs
 from tsdb.backup.cluster._node import BackupNode
 from tsdb.backup.cluster._publish import RESTORE_MARK, ClusterMetadata
 from tsdb.backup.cluster._restores import TableRestore, TableRestores
-from tsdb.backup.cluster._source import ClusterLink, ClusterSource, ClusterTimes
+from tsdb.backup.cluster._source import ClusterSource, ClusterTimes
 
 __all__ = [
     "RESTORE_MARK",
     "BackupNode",
     "BackupVerbs",
     "ClusterBackups",
-    "ClusterLink",
     "ClusterMetadata",
     "ClusterSource",
     "ClusterTimes",

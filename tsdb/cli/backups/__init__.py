@@ -1,7 +1,5 @@
 """`tsdb backup` and `tsdb restore`: a client of a running server, and commands on destinations without one."""
 
-from __future__ import annotations
-
 from tsdb.cli.backups._offline import OfflineCluster, OfflineRestore, run_list, run_prune, run_restore, run_verify
 from tsdb.cli.backups._online import OnlineBackup, run_backup
 

@@ -1,7 +1,5 @@
 """`tsdb demo`: a small data set to try things on."""
 
-from __future__ import annotations
-
 from tsdb.cli.demo._load import DemoOptions, run_demo
 
 __all__ = ["DemoOptions", "run_demo"]

@@ -22,8 +22,6 @@ from tsdb._kernels import encode_json_lines
 from tsdb.cli.shown._cells import TimeStyle, cell_texts
 from tsdb.cli.shown._table import write_records, write_table
 
-_CHUNK_ROWS = 65_536
-
 
 class TextSink:
     """Where results go: text and bytes in one stream."""

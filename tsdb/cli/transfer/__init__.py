@@ -1,7 +1,5 @@
 """`tsdb import` and `tsdb export`."""
 
-from __future__ import annotations
-
 from tsdb.cli.transfer._batches import RowsBatch, WriteBatch
 from tsdb.cli.transfer._import import ImportLimits
 from tsdb.cli.transfer._progress import showing

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.cli.transfer._literals import insert_text
+from tsdb.ingest.protobuf import encode_field
 
 
 class WriteBody(NamedTuple):
@@ -133,7 +134,7 @@ class SeriesBatch:
         return self.places[0]
 
     def to_request(self) -> WriteBody:
-        message = b"".join(b"\x0a" + varint(len(each)) + each for each in self.series)
+        message = b"".join(encode_field(1, each) for each in self.series)
         body = pa.Codec("snappy").compress(message, asbytes=True)
         headers = {
             "Content-Type": "application/x-protobuf",
@@ -144,13 +145,3 @@ class SeriesBatch:
 
     def part(self, start: int, stop: int) -> SeriesBatch:
         return SeriesBatch(self.database, self.series[start:stop], self.samples[start:stop], self.places[start:stop])
-
-
-def varint(value: int) -> bytes:
-    """A number as protobuf writes it; negative ones take ten bytes."""
-    left, encoded = value & 0xFFFF_FFFF_FFFF_FFFF, bytearray()
-    while left > 0x7F:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)

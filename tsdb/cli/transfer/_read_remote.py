@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from tsdb._kernels import RemoteWriteParser
 from tsdb.cli.server import ServerAddress, ServerError, send
-from tsdb.cli.transfer._batches import RejectedRow, SeriesBatch, WriteBatch, varint
+from tsdb.cli.transfer._batches import RejectedRow, SeriesBatch, WriteBatch
 from tsdb.cli.transfer._blocks import UnreadableSource
 from tsdb.cli.transfer._source import Piece
 from tsdb.cli.transfer._windows import TimeWindows
+from tsdb.ingest.protobuf import encode_field, encode_varint
 from tsdb.model import Matcher, MatchOp
 from tsdb.promql import parse_selector
 
@@ -90,8 +91,8 @@ class PrometheusServerSource:
     def _read(self, metric: str, start_ms: int, end_ms: int) -> list[WriteBatch]:
         query = _varint_field(1, start_ms) + _varint_field(2, end_ms)
         chosen = [Matcher("__name__", "=", metric), *self._matchers]
-        query += b"".join(_bytes_field(3, _encode_matcher(each)) for each in chosen)
-        body = pa.Codec("snappy").compress(_bytes_field(1, query) + _varint_field(2, 0), asbytes=True)
+        query += b"".join(encode_field(3, _encode_matcher(each)) for each in chosen)
+        body = pa.Codec("snappy").compress(encode_field(1, query) + _varint_field(2, 0), asbytes=True)
         headers = {
             "Content-Type": "application/x-protobuf",
             "Content-Encoding": "snappy",
@@ -121,21 +122,17 @@ class PrometheusServerSource:
         return found
 
     def _batch(self, series: list[bytes], metric: str) -> SeriesBatch:
-        counts = [len(pa.array(self._parser.parse(_bytes_field(1, each), version=1).times)) for each in series]
+        counts = [len(pa.array(self._parser.parse(encode_field(1, each), version=1).times)) for each in series]
         return SeriesBatch(self._database, series, counts, [f"{self.name} {metric}"] * len(series))
 
 
 def _encode_matcher(matcher: Matcher) -> bytes:
     name, value = matcher.name.encode(), matcher.value.encode()
-    return _varint_field(1, _OPERATORS[matcher.op]) + _bytes_field(2, name) + _bytes_field(3, value)
-
-
-def _bytes_field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
+    return _varint_field(1, _OPERATORS[matcher.op]) + encode_field(2, name) + encode_field(3, value)
 
 
 def _varint_field(number: int, value: int) -> bytes:
-    return bytes([number << 3]) + varint(value)
+    return bytes([number << 3]) + encode_varint(value)
 
 
 def _unpacked_size(packed: bytes) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tsdb.cli.transfer._batches import SeriesBatch, varint
+from tsdb.cli.transfer._batches import SeriesBatch
+from tsdb.ingest.protobuf import encode_field, encode_varint
 
 SAMPLES_MAX = 20_000
 """How many samples one request has at most."""
@@ -22,7 +23,8 @@ Times = npt.NDArray[np.int64]
 def encode_labels(labels: Mapping[str, str]) -> bytes:
     """The labels of a series, sorted by name as the protocol wants them."""
     return b"".join(
-        _field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in sorted(labels.items())
+        encode_field(1, encode_field(1, name.encode()) + encode_field(2, value.encode()))
+        for name, value in sorted(labels.items())
     )
 
 
@@ -31,7 +33,9 @@ def encode_points(times: Times, values: Floats) -> bytes:
     low, high = _SHORT_TIMES
     if not len(times) or times.min() < low or times.max() >= high:
         pairs = zip(times.tolist(), values, strict=True)
-        return b"".join(_field(2, b"\x09" + np.float64(value).tobytes() + b"\x10" + varint(at)) for at, value in pairs)
+        return b"".join(
+            encode_field(2, b"\x09" + np.float64(value).tobytes() + b"\x10" + encode_varint(at)) for at, value in pairs
+        )
     points = np.empty((len(times), _POINT_BYTES), dtype=np.uint8)
     points[:, 0], points[:, 1], points[:, 2], points[:, 11] = 0x12, _POINT_BYTES - 2, 0x09, 0x10
     points[:, 3:11] = np.ascontiguousarray(values, dtype="<f8").view(np.uint8).reshape(-1, 8)
@@ -40,10 +44,6 @@ def encode_points(times: Times, values: Floats) -> bytes:
         points[:, 12 + byte] = (unsigned >> np.uint64(7 * byte)).astype(np.uint8) & 0x7F
     points[:, 12:17] |= 0x80
     return points.tobytes()
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
 
 
 def batches_of(

@@ -8,19 +8,11 @@ time are in `_policy`. Running it on a region is `tsdb/engine/region/compact.py`
 
 from tsdb.engine.compaction._closure import is_closed, may_drop_expired, may_drop_tombstones
 from tsdb.engine.compaction._picker import Pick, plan_compaction, plan_split
-from tsdb.engine.compaction._policy import (
-    FAN_IN_MAX,
-    FILES_MIN,
-    OUTPUT_BYTES_MAX,
-    Policy,
-    choose_window,
-    policy_of,
-)
+from tsdb.engine.compaction._policy import FAN_IN_MAX, OUTPUT_BYTES_MAX, Policy, choose_window, policy_of
 from tsdb.engine.compaction._write import CompactionTask, estimate_input_bytes, estimate_task_bytes, write_files
 
 __all__ = [
     "FAN_IN_MAX",
-    "FILES_MIN",
     "OUTPUT_BYTES_MAX",
     "CompactionTask",
     "Pick",

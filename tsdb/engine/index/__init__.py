@@ -19,8 +19,8 @@ from tsdb.engine.index._inverted import (
     is_indexable,
 )
 from tsdb.engine.index._options import IndexOptions
-from tsdb.engine.index._pages import PagedBlob, PageDirectory, directory_blob, encode_pages
-from tsdb.engine.index._postings import Postings, sort_postings
+from tsdb.engine.index._pages import PagedBlob, directory_blob, encode_pages
+from tsdb.engine.index._postings import Postings
 from tsdb.engine.index._spill import clean_spills
 from tsdb.engine.index._text import (
     BITMAP_BYTES,
@@ -49,7 +49,6 @@ __all__ = [
     "IndexFile",
     "IndexOptions",
     "InvertedIndex",
-    "PageDirectory",
     "PagedBlob",
     "Postings",
     "RowSpan",
@@ -74,5 +73,4 @@ __all__ = [
     "is_searchable",
     "is_selective",
     "is_skippable",
-    "sort_postings",
 ]

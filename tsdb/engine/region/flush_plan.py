@@ -34,7 +34,7 @@ class PlannedFile:
     """Something that is or will be in other files may be hidden by them."""
 
 
-def plan_files(version: Version, memtables: Sequence[Memtable], *, files_max: int = FILES_MAX) -> Iterator[PlannedFile]:
+def plan_files(version: Version, memtables: Sequence[Memtable]) -> Iterator[PlannedFile]:
     """Choose the files for memtables of a version, oldest first."""
     older = [handle.meta.time_range for handle in version.files]
 
@@ -43,7 +43,7 @@ def plan_files(version: Version, memtables: Sequence[Memtable], *, files_max: in
 
     for (schema, _), group in itertools.groupby(memtables, kind):
         spans = []
-        for runs in join_windows(_windows(list(group)), files_max):
+        for runs in join_windows(_windows(list(group)), FILES_MAX):
             span = _span(runs)
             yield PlannedFile(schema, tuple(runs), any(each.overlaps(span) for each in older))
             spans.append(span)

@@ -13,8 +13,6 @@ each log has runs of them, which follow each other without holes.
 `PastRoll` and `define_region` decide and write nothing; `roll_forward` replays with an engine of its own without a log.
 """
 
-from __future__ import annotations
-
 from tsdb.engine.rolling._define import PlacedRegion, define_region
 from tsdb.engine.rolling._past import PastRoll, TimedCatalog, UnknownTime
 from tsdb.engine.rolling._replay import ReplayRange, roll_forward

@@ -15,8 +15,6 @@ A package imports only those before it. All readers see exactly the newest versi
 of Arrow over the region's columns, or trees of `Call`, `Ref` and `Constant`, and mean what they mean in SQL.
 """
 
-from __future__ import annotations
-
 from tsdb.engine.scan.cells.groups import GroupKeys
 from tsdb.engine.scan.cells.run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan.filters.evaluate import is_understood
@@ -47,8 +45,8 @@ from tsdb.engine.scan.plan.plan import plan_scan
 from tsdb.engine.scan.queries.aggregate import Aggregated, RegionScan, RunPlan, merge_aggregated
 from tsdb.engine.scan.queries.registers import LearnedSeries, SeriesRegisters
 from tsdb.engine.scan.queries.rows import Partition, partition_scan
-from tsdb.engine.scan.queries.series_register import Registered, SeriesRegister
-from tsdb.engine.scan.queries.series_scan import SeriesScan, list_series, scan_series
+from tsdb.engine.scan.queries.series_register import SeriesRegister
+from tsdb.engine.scan.queries.series_scan import list_series, scan_series
 from tsdb.engine.scan.readers.pieces import RunStatistics
 from tsdb.engine.scan.readers.projection import Projection
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
@@ -71,7 +69,6 @@ __all__ = [
     "Projection",
     "Ref",
     "RegionScan",
-    "Registered",
     "RowExpression",
     "RowFilter",
     "RunPlan",
@@ -81,7 +78,6 @@ __all__ = [
     "ScanStatistics",
     "SeriesRegister",
     "SeriesRegisters",
-    "SeriesScan",
     "Snapshot",
     "TagIs",
     "TagMatch",

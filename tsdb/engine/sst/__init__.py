@@ -2,7 +2,7 @@
 
 from tsdb.engine.sst._file import DataFile
 from tsdb.engine.sst._file_reader import FileReader
-from tsdb.engine.sst._footer import FORMAT_VERSION, Footer
+from tsdb.engine.sst._footer import FORMAT_VERSION
 from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, estimate_row_bytes, plan_row_group_rows
 from tsdb.engine.sst._types import check_storable, storage_type
 from tsdb.engine.sst._write import WrittenFile, delete_files, ignore_rows, write_sst
@@ -16,7 +16,6 @@ __all__ = [
     "ROW_GROUP_ROWS",
     "DataFile",
     "FileReader",
-    "Footer",
     "WrittenFile",
     "check_storable",
     "delete_files",

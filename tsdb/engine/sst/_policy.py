@@ -35,20 +35,12 @@ the sake of queries that need little of it."""
 class CachePolicy(Protocol):
     """Where a reader looks before it reads."""
 
-    @property
-    def vectors(self) -> Vectors:
-        """Decoded columns."""
-        ...
-
-    @property
-    def pages(self) -> Pages | None:
-        """Columns as they are stored."""
-        ...
-
-    @property
-    def holds_narrow(self) -> bool:
-        """Whether integers of 64 bits are held in the narrowest type that has room for them."""
-        ...
+    vectors: Vectors
+    """Decoded columns."""
+    pages: Pages | None
+    """Columns as they are stored."""
+    holds_narrow: bool
+    """Whether integers of 64 bits are held in the narrowest type that has room for them."""
 
     def footer(self, content: FileContent) -> Footer: ...
 
@@ -66,7 +58,7 @@ class CachePolicy(Protocol):
         on_read: Callable[[int], None],
     ) -> FoundSeries | None:
         """Find series by inverted indexes; None if the whole block costs less. `on_read` is told of bytes read."""
-        ...
+        return None
 
     def skip(
         self,
@@ -79,10 +71,10 @@ class CachePolicy(Protocol):
         on_read: Callable[[int], None],
     ) -> list[RowSpan] | None:
         """Find the row ranges in which a column may have what is wanted; None if that costs too much."""
-        ...
+        return None
 
 
-class Cached:
+class Cached(CachePolicy):
     """What is read stays in the caches of the process."""
 
     __slots__ = ("_meta", "pages", "vectors")
@@ -160,8 +152,8 @@ class Cached:
         return self._meta.get_or_load(MetaKey(file_id, f"{blob.name}:{page}"), read, lambda batch: batch.nbytes)
 
 
-class Passing:
-    """A reader goes through a file once and leaves no trace in the caches. For one reader."""
+class Passing(CachePolicy):
+    """A reader goes through a file once, without indexes, and leaves no trace in the caches. For one reader."""
 
     __slots__ = ("_meta", "vectors")
     pages = None
@@ -181,24 +173,3 @@ class Passing:
 
     def has_block(self, content: FileContent) -> bool:
         return True  # all of it is read in any case
-
-    def find(
-        self,
-        content: FileContent,
-        footer: Callable[[], Footer],
-        tests: Sequence[TagTest],
-        on_read: Callable[[int], None],
-    ) -> FoundSeries | None:
-        return None
-
-    def skip(
-        self,
-        content: FileContent,
-        footer: Footer,
-        column: ColumnId,
-        wanted: Wanted,
-        span: RowSpan,
-        bytes_ratio: float,
-        on_read: Callable[[int], None],
-    ) -> list[RowSpan] | None:
-        return None

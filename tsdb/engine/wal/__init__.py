@@ -1,6 +1,6 @@
 """The write-ahead log on a local disk, a `LogStore`. Format and rules: `docs/format/wal.md`."""
 
-from tsdb.engine.log.continuity import Corruption, EntryRange
+from tsdb.engine.log.continuity import EntryRange
 from tsdb.engine.wal._late import LATE_CRASH_POINTS
 from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._recover import Recovery, TornTail
@@ -25,7 +25,6 @@ CRASH_POINTS = (
 __all__ = [
     "CRASH_POINTS",
     "LATE_CRASH_POINTS",
-    "Corruption",
     "EntryRange",
     "Recovery",
     "Replay",

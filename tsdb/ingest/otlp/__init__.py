@@ -1,7 +1,5 @@
 """OpenTelemetry's export requests, metrics, traces and logs, as rows of tables."""
 
-from __future__ import annotations
-
 from tsdb.ingest.otlp._logs import LOG_TABLE, LOG_TABLES, parse_logs
 from tsdb.ingest.otlp._metrics import MetricOptions, metric_tables, parse_metrics
 from tsdb.ingest.otlp._names import Strategy

@@ -1,7 +1,5 @@
 """Metrics of etcd's client."""
 
-from __future__ import annotations
-
 from tsdb.telemetry import counter, gauge, histogram
 
 REQUESTS = counter(

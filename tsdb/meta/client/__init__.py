@@ -7,30 +7,22 @@ routes = MirrorRoutes(mirror, client)                       the ways to datanode
 heartbeats = Heartbeats(client, node, report=…)             on a thread of their own
 """
 
-from __future__ import annotations
-
 from tsdb.meta._history import read_order
-from tsdb.meta._move_records import LoadedRecords, MoveRecord, MoveState, RegionMove, load_records
+from tsdb.meta._move_records import MoveState, load_records
 from tsdb.meta._nodes import LogKind, NodeDescription
 from tsdb.meta.client._channels import MetaClientSettings
-from tsdb.meta.client._client import HeartbeatReply, MetaClient, RegionOwner, Registration
+from tsdb.meta.client._client import MetaClient, RegionOwner, Registration
 from tsdb.meta.client._heartbeats import Heartbeats
 from tsdb.meta.client._routes import MirrorRoutes
-from tsdb.meta.client._watch import MetaWatch
 
 __all__ = [
-    "HeartbeatReply",
     "Heartbeats",
-    "LoadedRecords",
     "LogKind",
     "MetaClient",
     "MetaClientSettings",
-    "MetaWatch",
     "MirrorRoutes",
-    "MoveRecord",
     "MoveState",
     "NodeDescription",
-    "RegionMove",
     "RegionOwner",
     "Registration",
     "load_records",

@@ -1,13 +1,11 @@
 """The evaluation of PromQL: whole matrices of series and steps, in numpy and kernels."""
 
-from __future__ import annotations
-
 from tsdb.promql.evaluation._budget import SAMPLE_BYTES, SHARED_SAMPLES_MAX, PromqlBusy, SampleBudget
 from tsdb.promql.evaluation._context import LOOKBACK_MS, SAMPLES_MAX, SERIES_MAX, Limits
 from tsdb.promql.evaluation._labels import LabelColumn, LabelTable, concat_labels
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._run import Answer, EvaluationOptions, run_instant, run_range
-from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet, SeriesSource
+from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet
 from tsdb.promql.evaluation._values import Natives, Scalar, StringValue, Vector, concat_vectors
 
 __all__ = [
@@ -27,7 +25,6 @@ __all__ = [
     "SampleBudget",
     "Scalar",
     "SeriesSet",
-    "SeriesSource",
     "StringValue",
     "Vector",
     "concat_labels",

@@ -1,10 +1,7 @@
 """Errors of queries: their kinds, and the texts of DataFusion in words of SQL."""
 
-from __future__ import annotations
-
 from tsdb.query.errors._syntax import located, without_places
 from tsdb.query.errors._translate import (
-    ExecuteQuery,
     OutOfMemory,
     PlanQuery,
     QueryPanic,
@@ -16,7 +13,6 @@ from tsdb.query.errors._translate import (
 )
 
 __all__ = [
-    "ExecuteQuery",
     "OutOfMemory",
     "PlanQuery",
     "QueryPanic",

@@ -18,7 +18,6 @@ from tsdb.query.information_schema._cluster_view import (
     NodeRow,
     PeerRow,
     ProcedureRow,
-    cpu_millicores,
 )
 from tsdb.query.information_schema._context import (
     FlowRow,
@@ -120,7 +119,6 @@ __all__ = [
     "build_table",
     "column_default",
     "columns_of",
-    "cpu_millicores",
     "database_options",
     "described",
     "format_database_options",

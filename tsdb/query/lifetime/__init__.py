@@ -1,7 +1,5 @@
 """How long a query may run and what it may take: deadline, cancellation, memory, batch sizes, planning threads."""
 
-from __future__ import annotations
-
 from tsdb.query.lifetime._life import Executing, QueryLife
 from tsdb.query.lifetime._memory import MemoryWatch
 from tsdb.query.lifetime._pace import BatchPace

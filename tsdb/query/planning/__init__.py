@@ -1,7 +1,5 @@
 """DataFusion: a query's text is prepared, planned over its tables, and run."""
 
-from __future__ import annotations
-
 from tsdb.query.planning._context import Contexts, QueryEngineOptions
 from tsdb.query.planning._job import Job, PlannedQuery, QueryDescription, ViewChain
 from tsdb.query.planning._plans import Plans

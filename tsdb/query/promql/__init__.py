@@ -1,7 +1,5 @@
 """PromQL over tables: where selectors find their samples, and what is known of series without reading them."""
 
-from __future__ import annotations
-
 from tsdb.query.promql._engine import PromqlEngine, QueryTimes
 from tsdb.query.promql._lent import LendablePromql, LentPromql, PromqlBorrower, SharedTables, make_lendable
 from tsdb.query.promql._metadata import Period, find_series, label_names, label_values, metric_names

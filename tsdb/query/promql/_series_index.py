@@ -111,10 +111,7 @@ class SeriesIndexes:
 
     def statistics(self) -> CacheStatistics:
         with self._lock:
-            counts, entries = self._counts, len(self._held)
-            return CacheStatistics(
-                "series_index", self.bytes_max, self._nbytes, entries, counts.hits, counts.misses, counts.evictions
-            )
+            return self._counts.of("series_index", self.bytes_max, self._nbytes, len(self._held))
 
     def read(
         self,

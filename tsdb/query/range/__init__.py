@@ -4,8 +4,6 @@ A row at time t belongs to every slot s with s <= t < s + range. `run_range` eva
 it; what executes plain SQL for it is a `RangeRunner`, so that nothing here knows where rows come from.
 """
 
-from __future__ import annotations
-
 from tsdb.query.range._limits import SlotMemory, Slots
 from tsdb.query.range._plan import plan_range
 from tsdb.query.range._run import run_range

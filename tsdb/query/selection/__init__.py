@@ -1,7 +1,5 @@
 """Plain selections: conditions as filters of a table, and rows read without a plan."""
 
-from __future__ import annotations
-
 from tsdb.query.selection._conditions import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.selection._records import PlainSelection, SelectionRecords, fit_selection
 

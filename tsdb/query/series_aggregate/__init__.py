@@ -7,8 +7,6 @@ is looked at on its own. Names and types of the answer are those that the planne
 per shape of a statement. Whatever is not recognised goes to the planner as before.
 """
 
-from __future__ import annotations
-
 from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter, fit_query
 from tsdb.query.series_aggregate._outer import OuterRecords
 from tsdb.query.series_aggregate._over_tags import TAGS, TagValues, bind_expressions

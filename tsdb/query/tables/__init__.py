@@ -1,7 +1,5 @@
 """The tables a query reads: what a user sees, which regions are opened, and how DataFusion gets the rows."""
 
-from __future__ import annotations
-
 from tsdb.query.tables._dataset import Handed, TableDataset
 from tsdb.query.tables._numbers import (
     NUMBERS,

@@ -15,8 +15,6 @@ The server keeps everything that has state: the catalog, regions and their snaps
 Workers see text, schemas and batches. They are forked from a process that has imported what they need (`_fork_server`).
 """
 
-from __future__ import annotations
-
 from tsdb.query.workers._pool import Workers
 from tsdb.query.workers._records import Lease, WorkerRecords
 from tsdb.query.workers._requests import DescribeRequest, RunRequest

@@ -19,9 +19,7 @@ aggregate over series or a PromQL query that takes milliseconds is computed in a
 docs/decisions/0013-fast-workers.md has the measurements.
 """
 
-from __future__ import annotations
-
-from tsdb.servers.fast_workers._pool import FastWorkers, WaitingQuery
+from tsdb.servers.fast_workers._pool import FastWorkers
 from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, Encode, FastWorkerProgram, Lent
 from tsdb.servers.fast_workers._statements import FastStatements, single_query
 from tsdb.servers.fast_workers._worker import FastAnswer
@@ -35,6 +33,5 @@ __all__ = [
     "FastWorkerProgram",
     "FastWorkers",
     "Lent",
-    "WaitingQuery",
     "single_query",
 ]

@@ -3,8 +3,6 @@
 GrpcServer ── GrpcContext (database, sessions, threads) ──▶ services: lists of methods ──▶ handlers of grpc.aio
 """
 
-from __future__ import annotations
-
 import os
 
 # The library's own log is about what clients do wrong, line by line on standard error; it is read when it is loaded.

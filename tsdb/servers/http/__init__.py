@@ -6,14 +6,11 @@
 A handler is an async function. It raises the errors of `tsdb.errors` and never chooses HTTP status codes for them.
 """
 
-from __future__ import annotations
-
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._compat_paths import COMPAT_PATHS
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._metasrv import metasrv_routes
 from tsdb.servers.http._operational import operational_routes
-from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
 from tsdb.servers.http.ingest import (
     PrometheusRemoteRoutes,
@@ -40,7 +37,6 @@ __all__ = [
     "COMPAT_PATHS",
     "BodyMemory",
     "ClientDisconnected",
-    "Handler",
     "Headers",
     "HttpApp",
     "HttpServer",

@@ -1,7 +1,5 @@
 """The MySQL protocol: statements from any client that speaks it, streamed answers, prepared statements, TLS."""
 
-from __future__ import annotations
-
 from tsdb.servers.mysql._limits import MysqlLimits
 from tsdb.servers.mysql._server import MysqlServer
 

@@ -1,7 +1,5 @@
 """The OpenTSDB telnet protocol: lines of `put` on a persistent connection."""
 
-from __future__ import annotations
-
 from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX
 from tsdb.servers.opentsdb._server import OpentsdbServer
 

@@ -1,7 +1,5 @@
 """The PostgreSQL protocol: logins, statements with values, rows in text and binary, cursors, COPY, cancellation."""
 
-from __future__ import annotations
-
 from tsdb.servers.postgres._server import PostgresServer
 
 __all__ = ["PostgresServer"]

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tsdb.auth import Authenticator, AuthError, Identity
 from tsdb.database import DatabasePort, resolve_database
@@ -23,6 +23,7 @@ from tsdb.query import Channel, Session
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tls import Tls, common_name
 from tsdb.servers.postgres import _messages as m
+from tsdb.servers.postgres._connection import PostgresConnection
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
 from tsdb.servers.postgres._scram import MECHANISM, ScramExchange
 from tsdb.servers.postgres._settings import SessionSettings
@@ -34,27 +35,6 @@ _STAND_INS = frozenset({*CATALOG_NAMES, "postgres"})
 """Databases that tools connect to before they know of any; here that is the default one."""
 
 _T = TypeVar("_T")
-
-
-class LoginChannel(Protocol):
-    """The part of a connection that a login uses."""
-
-    client: str
-    is_encrypted: bool
-
-    async def read_startup(self, size_max: int) -> bytes:
-        """Return the body of a message without a letter; b"" when the client went away."""
-
-    async def read_message(self, size_max: int) -> m.Message | None:
-        """Return the next message; None when the client went away."""
-
-    def write(self, piece: bytes) -> None: ...
-
-    async def start_tls(self, tls: Tls) -> None:
-        """Go on inside TLS."""
-
-    def peer_certificate(self) -> dict[str, object] | None:
-        """Return the certificate that the client has shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +64,7 @@ class PostgresLogin:
     """Messages to send before BackendKeyData and ReadyForQuery."""
 
 
-async def log_in(channel: LoginChannel, rules: LoginRules) -> PostgresLogin | None:
+async def log_in(channel: PostgresConnection, rules: LoginRules) -> PostgresLogin | None:
     """Log a client in; None if it only requested a cancellation or disconnected. PgError or AuthError on failure."""
     parameters = await _read_startup(channel, rules)
     if parameters is None:
@@ -102,7 +82,7 @@ async def log_in(channel: LoginChannel, rules: LoginRules) -> PostgresLogin | No
     return await rules.on_thread(_begin_session, channel.client, rules, parameters, user, identity)
 
 
-async def _read_startup(channel: LoginChannel, rules: LoginRules) -> dict[str, str] | None:
+async def _read_startup(channel: PostgresConnection, rules: LoginRules) -> dict[str, str] | None:
     """Answer the requests before the start-up message and return its parameters."""
     has_asked_tls = has_asked_gss = False
     while True:
@@ -131,30 +111,30 @@ async def _read_startup(channel: LoginChannel, rules: LoginRules) -> dict[str, s
             )
 
 
-def _negotiate(channel: LoginChannel, minor: int, parameters: dict[str, str]) -> None:
+def _negotiate(channel: PostgresConnection, minor: int, parameters: dict[str, str]) -> None:
     unknown = [name for name in parameters if name.startswith("_pq_.")]
     if minor or unknown:
         channel.write(m.negotiate_version(0, unknown))
 
 
-async def _answer_tls(channel: LoginChannel, rules: LoginRules) -> None:
+async def _answer_tls(channel: PostgresConnection, rules: LoginRules) -> None:
     if not rules.tls.is_offered or channel.is_encrypted:
         channel.write(b"N")
         return
     await channel.start_tls(rules.tls)
 
 
-def _check_encryption(channel: LoginChannel, rules: LoginRules) -> None:
+def _check_encryption(channel: PostgresConnection, rules: LoginRules) -> None:
     if rules.tls.is_required and not channel.is_encrypted:
         raise PgError("28000", "No encryption", hint="this server requires TLS: connect with sslmode=require")
 
 
-def _check_certificate(channel: LoginChannel, rules: LoginRules, user: str) -> None:
+def _check_certificate(channel: PostgresConnection, rules: LoginRules, user: str) -> None:
     if rules.tls.verifies_user and common_name(channel.peer_certificate()) != user:
         raise PgError("28000", f'certificate authentication failed for user "{user}"')
 
 
-async def _authenticate(channel: LoginChannel, rules: LoginRules, user: str) -> Identity | None:
+async def _authenticate(channel: PostgresConnection, rules: LoginRules, user: str) -> Identity | None:
     authenticator = rules.authenticator
     if not authenticator.is_enabled:
         return await rules.on_thread(lambda: authenticator.check_password(user, "", client=channel.client))
@@ -168,7 +148,7 @@ async def _authenticate(channel: LoginChannel, rules: LoginRules, user: str) -> 
         raise PgError("28P01", f'password authentication failed for user "{user}"') from error
 
 
-async def _scram(channel: LoginChannel, rules: LoginRules, user: str) -> Identity | None:
+async def _scram(channel: PostgresConnection, rules: LoginRules, user: str) -> Identity | None:
     authenticator = rules.authenticator
     channel.write(m.authentication_sasl([MECHANISM]))
     message = await _read_answer(channel)
@@ -194,7 +174,7 @@ async def _scram(channel: LoginChannel, rules: LoginRules, user: str) -> Identit
     return identity
 
 
-async def _cleartext(channel: LoginChannel, rules: LoginRules, user: str) -> Identity | None:
+async def _cleartext(channel: PostgresConnection, rules: LoginRules, user: str) -> Identity | None:
     if rules.tls.is_offered and not channel.is_encrypted:
         raise PgError("28000", "No encryption", hint="this login sends a password: connect with sslmode=require")
     channel.write(m.AUTHENTICATION_CLEARTEXT)
@@ -205,7 +185,7 @@ async def _cleartext(channel: LoginChannel, rules: LoginRules, user: str) -> Ide
     return await rules.on_thread(lambda: rules.authenticator.check_password(user, password, client=channel.client))
 
 
-async def _read_answer(channel: LoginChannel) -> bytes | None:
+async def _read_answer(channel: PostgresConnection) -> bytes | None:
     message = await channel.read_message(PASSWORD_BYTES_MAX)
     if message is None:
         return None

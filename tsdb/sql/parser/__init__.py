@@ -1,8 +1,5 @@
 """The parser of every statement that is not a query: one file per verb over a cursor of tokens."""
 
-from __future__ import annotations
-
-from tsdb.sql.parser._indexes import InvalidIndexOption
 from tsdb.sql.parser._limits import QUERY_NESTING_MAX, QUERY_OPERATORS_MAX, check_query_limits
 from tsdb.sql.parser._parse import Parsed, parse
 from tsdb.sql.parser._show import SHOW_WORDS
@@ -11,7 +8,6 @@ __all__ = [
     "QUERY_NESTING_MAX",
     "QUERY_OPERATORS_MAX",
     "SHOW_WORDS",
-    "InvalidIndexOption",
     "Parsed",
     "check_query_limits",
     "parse",

@@ -4,8 +4,6 @@ Pure: nothing is planned and nothing is read. `find_range` finds the range query
 statement with several is finished by evaluating and replacing one at a time. `tsdb.query.range` evaluates.
 """
 
-from __future__ import annotations
-
 from tsdb.sql.range_query._duration import check_span_ms
 from tsdb.sql.range_query._errors import RangeExecutionError, RangePlanError
 from tsdb.sql.range_query._find import find_range

@@ -1,7 +1,5 @@
 """Errors of range queries beyond their grammar."""
 
-from __future__ import annotations
-
 from tsdb.errors import InvalidArguments, Status
 
 

@@ -295,7 +295,7 @@ class CachedStore:
             self.cache.drop(self._key(path))
 
 
-class _Tee:
+class _Tee(ObjectSink):
     """A sink whose content also goes to a copy."""
 
     def __init__(self, sink: ObjectSink, copy: CacheWrite) -> None:
@@ -319,12 +319,3 @@ class _Tee:
 
     def close(self) -> None:
         self._sink.close()
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False

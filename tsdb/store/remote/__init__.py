@@ -1,6 +1,6 @@
 """Objects in a bucket of S3, OSS, Azure Blob Storage or Google Cloud Storage."""
 
-from tsdb.store.remote._operator import BucketSettings, Operator, RemoteTuning, make_operator
-from tsdb.store.remote._store import PROBE_DIRECTORY, RemoteStore
+from tsdb.store.remote._operator import BucketSettings, RemoteTuning
+from tsdb.store.remote._store import RemoteStore
 
-__all__ = ["PROBE_DIRECTORY", "BucketSettings", "Operator", "RemoteStore", "RemoteTuning", "make_operator"]
+__all__ = ["BucketSettings", "RemoteStore", "RemoteTuning"]

@@ -105,15 +105,11 @@ class Operator(Protocol):
         ...
 
 
-def make_operator(settings: BucketSettings, tuning: RemoteTuning) -> Operator:
-    """Return an operator of a service; ConfigInvalid of opendal if the settings do not suffice."""
-    return _OpendalOperator(settings, tuning)
-
-
-class _OpendalOperator:
+class OpendalOperator:
     """Operators of opendal: requests are repeated by us, parts of an upload by opendal itself."""
 
     def __init__(self, settings: BucketSettings, tuning: RemoteTuning) -> None:
+        """Raises ConfigInvalid of opendal if the settings do not suffice."""
         import opendal
         from opendal.layers import RetryLayer, TimeoutLayer
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsdb.store._files import Buffer
+from tsdb.store._protocol import ObjectSink
 from tsdb.store.remote._operator import PartWriter
 
 
-class PartSink:
+class PartSink(ObjectSink):
     """Collects what is written into parts of `part_bytes`."""
 
     def __init__(
@@ -65,15 +66,6 @@ class PartSink:
 
     def close(self) -> None:
         """Nothing: the writer's block decides when the object is complete."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     def finish(self) -> None:
         """Make the object appear."""

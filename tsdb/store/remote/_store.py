@@ -48,10 +48,10 @@ from tsdb.store.remote._operator import (
     BucketSettings,
     ListedObject,
     Metadata,
+    OpendalOperator,
     Operator,
     PartWriter,
     RemoteTuning,
-    make_operator,
 )
 from tsdb.store.remote._requests import RequestFailed, Requests
 from tsdb.store.remote._sink import PartSink
@@ -332,7 +332,7 @@ class _Pages:
 
 def _made(settings: BucketSettings, tuning: RemoteTuning) -> Operator:
     try:
-        return make_operator(settings, tuning)
+        return OpendalOperator(settings, tuning)
     except Exception as error:  # noqa: BLE001 - opendal's errors have no common base worth naming
         summary = str(error).partition("\n")[0].partition("=> ")[2]
         raise StoreMisconfigured(f"cannot use {settings.place}: {summary or error}") from None

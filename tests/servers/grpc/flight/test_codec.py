@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tsdb.errors import InvalidArguments
+from tsdb.ingest.protobuf import encode_varint
 from tsdb.servers.grpc.flight import _codec, _ipc
 from tsdb.servers.grpc.flight._codec import StreamDecoder, encode_stream
 from tsdb.servers.grpc.flight._ipc import Header, header_kind
@@ -19,7 +20,6 @@ from tsdb.servers.grpc.flight._wire import (
     FlightMessage,
     MalformedMessage,
     encode_flight_data,
-    encode_varint,
     parse_flight_data,
     read_varint,
 )

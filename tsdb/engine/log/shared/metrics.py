@@ -1,7 +1,5 @@
 """What the shared log counts for `/metrics`; `docs/metrics.md` lists it."""
 
-from __future__ import annotations
-
 from tsdb.telemetry import counter, gauge, histogram
 
 PUTS = counter(

@@ -37,12 +37,9 @@ class ShippingState:
 
     puts: int = 0
     failures: int = 0
-    stored_bytes: int = 0
     failing_since_ms: int = 0
     """0 if the last object that was sent is stored."""
     last_error: str = ""
-    proved_ns: int = 0
-    """When the last object was stored: at that moment the process owned the log."""
 
 
 class Shipper:
@@ -299,8 +296,7 @@ class Shipper:
         with self._changed:
             state = self.state
             state.puts += 1
-            state.stored_bytes += encoded.size_bytes
-            state.failing_since_ms, state.proved_ns = 0, self._clock.monotonic_ns()
+            state.failing_since_ms = 0
             batches = self._outbox.stored(encoded.identity.number)
             for batch in batches:
                 self._record(batch, *self._objects.pop(batch.number))

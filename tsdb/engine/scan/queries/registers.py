@@ -73,16 +73,7 @@ class SeriesRegisters:
 
     def statistics(self) -> CacheStatistics:
         with self._lock:
-            counts = self._counts
-            return CacheStatistics(
-                "series_register",
-                self.bytes_max,
-                self.nbytes,
-                len(self._held),
-                counts.hits,
-                counts.misses,
-                counts.evictions,
-            )
+            return self._counts.of("series_register", self.bytes_max, self.nbytes, len(self._held))
 
     def learn(
         self,

@@ -44,10 +44,7 @@ class DecodedLabels:
 
     def statistics(self) -> CacheStatistics:
         with self._lock:
-            counts, entries = self._counts, len(self._found)
-            return CacheStatistics(
-                "decoded_labels", self._bytes_max, self._bytes, entries, counts.hits, counts.misses, counts.evictions
-            )
+            return self._counts.of("decoded_labels", self._bytes_max, self._bytes, len(self._found))
 
     def columns(self, tsid: Hashes, check: Hashes, texts: pa.Array, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return the columns of labels for series with these hashes and texts."""

@@ -7,8 +7,6 @@ A ticket has everything that is needed to run its statement; the server keeps on
 bounded.
 """
 
-from __future__ import annotations
-
 from tsdb.servers.grpc.flight._service import flight_services
 
 __all__ = ["flight_services"]

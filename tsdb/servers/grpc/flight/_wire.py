@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tsdb.errors import InvalidArguments
+from tsdb.ingest.protobuf import encode_varint
 
 Piece = bytes | memoryview
 """Anything that can be joined; Arrow's buffers are, too."""
@@ -34,16 +35,6 @@ class FlightMessage:
     header: memoryview
     metadata: memoryview
     body: memoryview
-
-
-def encode_varint(value: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first."""
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -4,8 +4,6 @@ Its sources are in `dashboard/`; `make dashboard` builds them into the folder `s
 same endpoints as any other client, so nothing here knows the database.
 """
 
-from __future__ import annotations
-
 from tsdb.servers.http.dashboard._routes import dashboard_routes
 
 __all__ = ["dashboard_routes"]

@@ -1,7 +1,5 @@
 """The routes that take rows: InfluxDB, OpenTSDB, Prometheus remote write, OTLP."""
 
-from __future__ import annotations
-
 from tsdb.servers.http.ingest._influx import influx_routes
 from tsdb.servers.http.ingest._opentsdb import opentsdb_routes
 from tsdb.servers.http.ingest._otlp import otlp_routes

@@ -1,7 +1,5 @@
 """The HTTP API of Prometheus: queries, listings of series and labels, federation, status."""
 
-from __future__ import annotations
-
 from tsdb.servers.http.prometheus._api import prometheus_api_routes
 from tsdb.servers.http.prometheus._status import ServerFacts
 

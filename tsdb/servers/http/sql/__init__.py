@@ -1,7 +1,5 @@
 """`/v1/sql`: statements in, rows out in the format that the client wants."""
 
-from __future__ import annotations
-
 from tsdb.servers.http.sql._answers import answer_headers
 from tsdb.servers.http.sql._formats import FormatOptions
 from tsdb.servers.http.sql._parameters import read_compression, read_epoch, read_form, read_format

@@ -3,8 +3,6 @@
 Listener (sockets, TLS) ─▶ HttpConnection ─▶ Request ─▶ the application ─▶ Response ─▶ Reply
 """
 
-from __future__ import annotations
-
 from tsdb.servers.http.wire._bodies import BODIES_BYTES_MAX, BodyMemory
 from tsdb.servers.http.wire._byte_sink import ByteSink
 from tsdb.servers.http.wire._compression import BODY_BYTES_MIN, accepts_gzip, compress
