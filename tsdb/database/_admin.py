@@ -10,7 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.database._backup_admin import ADMINISTRATORS_ONLY, BACKUP_FUNCTIONS, RESTORE_TABLE, run_backup_function
+from tsdb.database._backup_admin import (
+    ADMINISTRATORS_ONLY,
+    BACKUP_FUNCTIONS,
+    RESTORE_TABLE,
+    SKIP_LOG_OBJECT,
+    run_backup_function,
+)
 from tsdb.database._cluster_admin import balance_regions, migrate_region, procedure_state
 from tsdb.database._names import resolve
 from tsdb.database._processes import Process
@@ -51,7 +57,7 @@ def _call(statement: Admin, services: Services, session: Session, process: Proce
         return restore_table(statement.arguments, services, session, process)
     function = _FUNCTIONS.get(name)
     if function is None:
-        known = ", ".join(sorted([*_FUNCTIONS, *ADMINISTRATORS_ONLY]))
+        known = ", ".join(sorted({*_FUNCTIONS, *ADMINISTRATORS_ONLY}))
         raise InvalidArguments(f"there is no ADMIN function {statement.function!r}", hint=f"there are {known}")
     return function(statement.arguments, services, session)
 
@@ -290,6 +296,14 @@ def _balance_regions(arguments: Arguments, services: Services, session: Session)
     return balance_regions(services.cluster)
 
 
+def _skip_log_object(arguments: Arguments, services: Services, session: Session) -> str:
+    """`skip_log_object(path)`: give up an object of the shared log that is damaged; return what is wrong with it."""
+    _expect(arguments, least=1, most=1)
+    if not isinstance(arguments[0], str):
+        raise InvalidArguments(f"expected the path of an object of the shared log as a string, not {arguments[0]!r}")
+    return services.regions.skip_log_object(arguments[0])
+
+
 def _number(argument: Any) -> int:
     if isinstance(argument, str) and argument.isdigit():
         return int(argument)
@@ -308,6 +322,7 @@ _FUNCTIONS: dict[str, Callable[[Arguments, Services, Session], int | str]] = {
     "drop_quarantined": _drop_quarantined,
     "migrate_region": _migrate_region,
     "procedure_state": _procedure_state,
+    SKIP_LOG_OBJECT: _skip_log_object,
     "verify_quarantined": _verify_quarantined,
     "verify_region": _verify_region,
     "verify_table": _verify_table,

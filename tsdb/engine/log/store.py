@@ -67,6 +67,10 @@ class LogStatistics:
     is_broken: bool = False
 
 
+SKIPPED = "skipped"
+"""The state of an object of a shared log that is given up, whoever's log it is of."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
     """A segment, and what keeps it from being deleted."""
@@ -77,8 +81,8 @@ class SegmentFacts:
     since_ms: int
     state: str
     """active (being written), pinned (regions need it), held (kept because of damage), unneeded, unshipped (entries of
-    a shared log that the object store does not have yet), or retained (all objects of a shared log that are kept for
-    its history)."""
+    a shared log that the object store does not have yet), retained (all objects of a shared log that are kept for its
+    history), or skipped (an object of a shared log that is given up)."""
     reason: str
     pinning: tuple[int, ...]
     """The regions with entries in it that are in no data file yet."""
@@ -252,6 +256,12 @@ class NodeLog(Protocol):
 
         Every term is sealed that a listing made by this call shows. StoreError if that cannot be done; it can be
         repeated.
+        """
+
+    def skip_object(self, path: str) -> str:
+        """Give up an object that cannot be read, of the log of any node; return what is wrong with it.
+
+        Regions are opened without its entries from then on. InvalidArguments if it can be read.
         """
 
     def prove_ownership(self) -> Future[None]:
