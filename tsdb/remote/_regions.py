@@ -26,7 +26,6 @@ from tsdb.engine import (
     VerifiedFiles,
 )
 from tsdb.engine.entry import check_batch
-from tsdb.engine.log import SKIPPED
 from tsdb.engine.reading import no_check
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import (
@@ -184,8 +183,8 @@ class RemoteRegions:
         """The segments of the logs of all datanodes that answer, each with its path."""
         found = [(peer, path, facts) for peer, segments in self._ask_all("wal_segments") for path, facts in segments]
         # What is given up is known to every datanode, and says whose it is.
-        skipped = {path: facts for _, path, facts in found if facts.state == SKIPPED}
-        own = [(path, replace(facts, node_id=peer.node_id)) for peer, path, facts in found if facts.state != SKIPPED]
+        skipped = {path: facts for _, path, facts in found if facts.is_skipped}
+        own = [(path, replace(facts, node_id=peer.node_id)) for peer, path, facts in found if not facts.is_skipped]
         return [*own, *skipped.items()]
 
     def skip_log_object(self, path: str) -> str:

@@ -13,7 +13,6 @@ from tsdb.engine.log.frame import (
     sealed_payload,
 )
 from tsdb.engine.log.store import (
-    SKIPPED,
     LateLog,
     LogReading,
     LogStatistics,
@@ -25,7 +24,6 @@ from tsdb.engine.log.store import (
 
 __all__ = [
     "COMPRESS_BYTES_MIN",
-    "SKIPPED",
     "Codec",
     "EncodedPayload",
     "Frame",

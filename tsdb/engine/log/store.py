@@ -67,10 +67,6 @@ class LogStatistics:
     is_broken: bool = False
 
 
-SKIPPED = "skipped"
-"""The state of an object of a shared log that is given up, whoever's log it is of."""
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
     """A segment, and what keeps it from being deleted."""
@@ -88,6 +84,11 @@ class SegmentFacts:
     """The regions with entries in it that are in no data file yet."""
     node_id: int | None = None
     """The datanode whose log it is of; None for this process."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it is an object of a shared log that is given up, of whatever node."""
+        return self.state == "skipped"
 
 
 class LogReading(Protocol):

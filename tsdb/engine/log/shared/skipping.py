@@ -25,7 +25,7 @@ from tsdb.engine.log.shared.layout import (
     skipped_prefix,
 )
 from tsdb.engine.log.shared.terms import list_term, persist
-from tsdb.engine.log.store import SKIPPED, SegmentFacts
+from tsdb.engine.log.store import SegmentFacts
 from tsdb.errors import InvalidArguments
 from tsdb.store import ObjectExists, ObjectNotFound, ObjectStore
 from tsdb.telemetry import get_logger
@@ -51,7 +51,7 @@ class SkippedObject:
     def describe(self) -> SegmentFacts:
         reason = f"given up by {self.by}, its entries are lost: {self.problem}"
         number = segment_number(self.term, self.number)
-        return SegmentFacts(number, 0, 0, self.since_ms, SKIPPED, reason, (), node_id=self.node)
+        return SegmentFacts(number, 0, 0, self.since_ms, "skipped", reason, (), node_id=self.node)
 
 
 class SkippedObjects:
