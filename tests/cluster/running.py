@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,6 +55,10 @@ class Node:
         return self.server
 
     @property
+    def is_running(self) -> bool:
+        return self.server is not None and self.server.process.poll() is None
+
+    @property
     def url(self) -> str:
         return self.running.url
 
@@ -73,8 +78,13 @@ class Node:
         self.running.process.send_signal(signal.SIGTERM)
         return self.running.process.wait(timeout=WAIT_SECONDS_MAX)
 
+    def lose_disk(self) -> None:
+        """Delete everything that the process had on its disk, once it has ended."""
+        assert not self.is_running, f"{self.name} is running"
+        shutil.rmtree(self.directory)
+
     def end(self) -> None:
-        if self.server is not None and self.server.process.poll() is None:
+        if self.is_running:
             self.resume()
             self.kill()
 

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from tests.cluster.owners import METADATA_PREFIX, placed_regions, regions_on_nodes
 from tests.cluster.running import Cluster, Node, Shape, running_cluster, wait_for
 from tests.kv.etcd_process import EtcdProcess, connect, running_etcd
-from tests.remote.world import FakeRoutes
 from tests.store.services import S3Server
 from tsdb.catalog._catalog import CRASH_POINTS as CHANGE_POINTS
-from tsdb.errors import TsdbError
 from tsdb.kv import CoordinationStore
 from tsdb.meta._moves import CRASH_POINTS as MOVE_POINTS
-from tsdb.model import Peer
-from tsdb.remote import RemoteRegions
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -129,7 +126,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdProcess, s3: S3S
 
 @pytest.fixture
 def store(etcd: EtcdProcess) -> Iterator[CoordinationStore]:
-    opened = connect(etcd.url)
+    opened = connect(etcd.url, prefix=METADATA_PREFIX)
     yield opened
     opened.close()
 
@@ -150,18 +147,18 @@ def _address(node: Node) -> str:
     return node.environment["TSDB_METASRV__SERVER_ADDR"]
 
 
-def let_lead(cluster: Cluster, point: str) -> Node:
-    """Let a server lead that dies at a place."""
+def let_lead(cluster: Cluster, point: str, variable: str = "TSDB_CRASH_POINT") -> Node:
+    """Let a server lead that dies at a place, or does what another variable says."""
     wait_for(lambda: leader(cluster) is not None)
     before = leader(cluster)
     assert before is not None
     armed = next(node for node in cluster.metasrvs if node is not before)
     armed.end()
-    armed.environment["TSDB_CRASH_POINT"] = point
+    armed.environment[variable] = point
     armed.start()
     before.stop()
     wait_for(lambda: leader(cluster) is armed or armed.running.process.poll() is not None)
-    before.environment.pop("TSDB_CRASH_POINT", None)
+    before.environment.pop(variable, None)
     before.start()
     return armed
 
@@ -186,25 +183,6 @@ def wait_tidy(cluster: Cluster, store: CoordinationStore) -> None:
     """Wait until nothing is under way, and each datanode has the regions that are placed on it, and no others."""
     wait_for(lambda: not store.scan("__procedure/") and not store.scan("__tombstone/"))
     wait_for(lambda: regions_on_nodes(cluster) == placed_regions(cluster))
-
-
-def regions_on_nodes(cluster: Cluster) -> dict[int, list[int]]:
-    found = {}
-    for number, node in cluster.datanodes.items():
-        address = node.environment["TSDB_DATANODE__RPC_ADDR"]
-        regions = RemoteRegions(FakeRoutes(address))
-        try:
-            found[number] = sorted(int(each) for each in regions.region_ids(Peer(number, address)))
-        except TsdbError:
-            found[number] = [-1]
-        finally:
-            regions.close()
-    return found
-
-
-def placed_regions(cluster: Cluster) -> dict[int, list[int]]:
-    rows = cluster.sql("SELECT peer_id, region_id FROM information_schema.region_peers")
-    return {number: sorted(int(region) for node, region in rows if node == number) for number in cluster.datanodes}
 
 
 def is_done(cluster: Cluster, query: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import httpx
 
@@ -18,13 +18,16 @@ TABLE = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMA
 class Writers:
     """A thread for each host, which inserts rows one by one. What fails is tried again, under the same time."""
 
-    def __init__(self, cluster: Cluster, hosts: int = 4) -> None:
+    def __init__(self, cluster: Cluster, hosts: int = 4, *, timeout_seconds: float = 15) -> None:
+        self._timeout_seconds = timeout_seconds
         self._urls = [node.url for node in cluster.frontends]
         self._is_stopped = threading.Event()
         self._lock = threading.Lock()
         self.acknowledged: dict[str, int] = {f"h{number}": 0 for number in range(hosts)}
         """By host: rows 1 to this one are acknowledged."""
         self.failures: list[str] = []
+        self.failed: dict[str, int] = dict.fromkeys(self.acknowledged, 0)
+        """By host: how many of its requests have failed."""
         self._threads = [threading.Thread(target=self._run, args=(host,), daemon=True) for host in self.acknowledged]
 
     def __enter__(self) -> Writers:
@@ -40,10 +43,15 @@ class Writers:
         for thread in self._threads:
             thread.join(60)
 
-    def wait_progress(self, rows: int, seconds_max: float = 120.0) -> None:
-        """Wait until each host has so many more rows than now."""
-        before = dict(self.acknowledged)
+    def wait_progress(self, rows: int, seconds_max: float = 120.0, *, hosts: Collection[str] | None = None) -> None:
+        """Wait until each host, or each of these, has so many more rows than now."""
+        before = {host: self.acknowledged[host] for host in (hosts or self.acknowledged)}
         self._wait(lambda: all(self.acknowledged[host] >= before[host] + rows for host in before), seconds_max)
+
+    def wait_failure(self, hosts: Collection[str] | None = None, seconds_max: float = 120.0) -> None:
+        """Wait until each host, or each of these, has failed once more."""
+        before = {host: self.failed[host] for host in (hosts or self.failed)}
+        self._wait(lambda: all(self.failed[host] > before[host] for host in before), seconds_max)
 
     def _wait(self, holds: Callable[[], bool], seconds_max: float) -> None:
         deadline = time.monotonic() + seconds_max
@@ -53,7 +61,7 @@ class Writers:
 
     def _run(self, host: str) -> None:
         number, at = 1, hash(host)
-        with httpx.Client(timeout=15) as client:
+        with httpx.Client(timeout=self._timeout_seconds) as client:
             while not self._is_stopped.is_set():
                 statement = f"INSERT INTO cpu VALUES ('{host}', {number}, {number})"
                 at += 1
@@ -67,6 +75,7 @@ class Writers:
                     number += 1
                 else:
                     self.failures.append(error)
+                    self.failed[host] += 1
                     self._is_stopped.wait(0.05)
 
 

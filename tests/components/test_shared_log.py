@@ -80,8 +80,8 @@ class Writers:
             assert not thread.is_alive()
 
 
-def found(server: ServerProcess) -> set[tuple[str, int]]:
-    return {(host, at) for host, at in rows(server, "SELECT host, CAST(ts AS BIGINT) FROM cpu")}
+def found(server: ServerProcess, table: str = "cpu") -> set[tuple[str, int]]:
+    return {(host, at) for host, at in rows(server, f"SELECT host, CAST(ts AS BIGINT) FROM {table}")}
 
 
 def test_every_acknowledged_row_survives_the_loss_of_the_log_directory(s3_server: S3Server, tmp_path: Path) -> None:
@@ -111,6 +111,41 @@ def test_every_acknowledged_row_survives_the_loss_of_the_log_directory(s3_server
         assert server.stop() == 0
     left = [meta.path for meta in s3_server.store(root).list("wal") if meta.path.endswith(".log")]
     assert len(left) == 2
+
+
+def test_a_server_starts_with_a_damaged_log_and_an_operator_gives_the_object_up(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    root = s3_server.new_root()
+    bucket = s3_server.store(root)
+    with serving(s3_server, root, tmp_path) as server:
+        for table in ("cpu", "other"):
+            rows(server, CPU.replace(" cpu ", f" {table} "))
+        for at in (1, 2, 3):
+            rows(server, f"INSERT INTO cpu VALUES ('a', {at}, 1)")
+        rows(server, "INSERT INTO other VALUES ('a', 1, 1)")
+        server.process.kill()
+        server.process.wait()
+    path = [each.path for each in bucket.list("wal") if each.path.endswith(".log")][1]
+    bucket.put(path, b"")
+    with serving(s3_server, root, tmp_path) as server:
+        assert found(server, "other") == {("a", 1)}
+        refused = ask(server, "SELECT * FROM cpu")["error"]
+        assert "the region is not served" in refused, refused
+        assert path in refused, refused
+        sound = path.replace("1.log", "0.log")
+        assert "can be read" in ask(server, f"ADMIN skip_log_object('{sound}')")["error"]
+        assert "expected the path" in ask(server, "ADMIN skip_log_object(7)")["error"]
+        assert rows(server, f"ADMIN skip_log_object('s3://tests/{root}/{path}')")[0][0].startswith(f"{path}: ")
+        server.process.kill()
+        server.process.wait()
+    with serving(s3_server, root, tmp_path) as server:
+        assert found(server) == {("a", 1), ("a", 3)}
+        assert found(server, "other") == {("a", 1)}
+        shown = rows(server, "SELECT file_path FROM information_schema.wal_segments WHERE state = 'skipped'")
+        assert shown == [[f"s3://tests/{root}/{path}"]]
+        assert rows(server, "INSERT INTO cpu VALUES ('a', 4, 1)") == 1
+        assert server.stop() == 0
 
 
 def test_a_server_that_was_replaced_acknowledges_nothing_more(s3_server: S3Server, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.faulty_s3 import faulty_s3
 from tests.store.services import BUCKET, S3Server
 from tsdb.components._stores import open_stores, remote_settings
 from tsdb.config import Component, StorageBase, load_config
@@ -144,3 +145,17 @@ def test_a_storage_that_cannot_be_used_prevents_the_start(
     section = 'type = "S3"\n' + text.replace("ENDPOINT", s3_server.endpoint)
     with pytest.raises(StartError, match=f"storage default: .*{message}"):
         open_stores(storage(tmp_path, section))
+
+
+def test_a_store_that_overwrites_takes_no_shared_log(s3_server: S3Server, tmp_path: Path) -> None:
+    with faulty_s3(s3_server) as (faults, service):
+        faults.ignores_conditions = True
+        text = f'cache_capacity = "0"\ntype = "S3"\nbucket = "{BUCKET}"\nendpoint = "{service.endpoint}"\n{_KEYS}'
+        stores = open_stores(storage(tmp_path, f'root = "{s3_server.new_root()}"\n{text}'))
+        assert stores.find("")[1].startswith(f"s3://{BUCKET}/")
+        with pytest.raises(StartError, match="creates an object only once") as refused:
+            stores.find_for_log("")
+        assert "wal.shared.storage" in str(refused.value.hint)
+        faults.ignores_conditions = False
+        stores = open_stores(storage(tmp_path, f'root = "{s3_server.new_root()}"\n{text}'))
+        assert stores.find_for_log("") == stores.find("")

@@ -30,7 +30,7 @@ from tsdb.engine.reading import (
     TagIs,
     TagsAsked,
 )
-from tsdb.errors import InvalidArguments
+from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import (
     AddColumn,
     OpType,
@@ -40,6 +40,7 @@ from tsdb.model import (
     TimeRange,
     region_id,
 )
+from tsdb.remote import NodeUnavailable
 from tsdb.remote.codec import encode_value
 from tsdb.units import Duration
 
@@ -269,6 +270,11 @@ def test_options_facts_and_the_end(world: World) -> None:
     lost = Peer(2, f"127.0.0.1:{free_port()}")
     world.routes.peers = lambda: [lost, Peer(1, world.server.address)]  # type: ignore[method-assign]
     assert regions.wal_segments() == segments, "a node that is down hides no other"
+    with pytest.raises(Unsupported, match="there is no shared log"):
+        regions.skip_log_object("wal/1/00000001/0000000000000007.log")
+    world.routes.peers = lambda: [lost]  # type: ignore[method-assign]
+    with pytest.raises(NodeUnavailable):
+        regions.skip_log_object("wal/1/00000001/0000000000000007.log")
     regions.discard_unflushed(REGION).result(30)
     assert regions.stat(REGION).memtable_rows == 0
     regions.truncate(REGION).result(30)

@@ -193,6 +193,10 @@ class Leader(Datanodes):
         self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None
     ) -> Mapping[RegionId, TsdbError | None]:
         process = self.reach(peer)
+        if process.store.is_cut_off and any(not each.done() for each in self.pending):
+            reopened = {each.region_id for each in openings} & set(process.node.engine.region_ids())
+            # One that is open is closed first, behind its writes that wait for the store: this call waits with them.
+            process.store.is_cut_off = process.store.is_cut_off and not reopened
         self.let_log_go(process)
         sources = [self.processes.get(node) for each in openings for node in each.log_nodes]
         old = next((each for each in (*sources, *self.zombies) if each is not None and each is not process), None)

@@ -107,11 +107,11 @@ def wal_options(wal: WalOptions) -> WalSettings:
 
 
 def shared_log_options(wal: WalOptions, stores: OpenStores, limit: Size, *, node: int = 0) -> SharedLogOptions | None:
-    """The settings of `[wal.shared]` as the log takes them; None if it is not shared."""
+    """The settings of `[wal.shared]` as the log takes them; None if it is not shared. StartError if it cannot be."""
     shared = wal.shared
     if shared.enable is not True:
         return None
-    store, place = stores.find(shared.storage)
+    store, place = stores.find_for_log(shared.storage)
     settings = SharedSettings(
         node=node,
         acknowledge=Acknowledge(shared.acknowledge.value),

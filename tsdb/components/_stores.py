@@ -56,6 +56,8 @@ class OpenStores:
     """By the names that tables use, in lower case."""
     places: dict[str, str]
     """Where each of them is, as people write it."""
+    overwriting: frozenset[str] = frozenset()
+    """Those whose services overwrite objects that must be created only once."""
 
     @property
     def routed(self) -> ObjectStore:
@@ -74,6 +76,20 @@ class OpenStores:
         found = self.default if not name else self.providers[name.lower()]
         return found, self.places[name.lower() or DEFAULT_STORE]
 
+    def find_for_log(self, name: str) -> tuple[ObjectStore, str]:
+        """Return a store that a log can be shared in; StartError if two processes could create the same object there.
+
+        Then a process that was taken for dead could go on acknowledging rows that nobody reads.
+        """
+        store, place = self.find(name)
+        if (name.lower() or DEFAULT_STORE) in self.overwriting:
+            raise StartError(
+                f"a shared log needs a store that creates an object only once, and {place} overwrites objects",
+                hint="choose a service with conditional writes, for the log alone with wal.shared.storage, "
+                "or set wal.shared.enable = false",
+            )
+        return store, place
+
 
 def open_stores(storage: StorageBase) -> OpenStores:
     """Return the stores of the configuration, ready for use; StartError if one of them cannot be used."""
@@ -82,10 +98,12 @@ def open_stores(storage: StorageBase) -> OpenStores:
     default = open_store(DEFAULT_STORE, storage)
     others = {name: open_store(name, each) for name, each in sections.items() if each is not storage}
     cache = make_file_cache(storage, list(sections.values()))
+    remote = {name: each for name, each in ({DEFAULT_STORE: default} | others).items() if isinstance(each, RemoteStore)}
     return OpenStores(
         with_cache(default, cache),
         {name: with_cache(each, cache, name) for name, each in others.items()},
         {name: place_of(name, each) for name, each in sections.items()},
+        frozenset(name for name, each in remote.items() if not each.creates_only_once),
     )
 
 

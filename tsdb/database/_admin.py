@@ -14,6 +14,7 @@ from tsdb.database._backup_admin import (
     ADMINISTRATORS_ONLY,
     BACKUP_FUNCTIONS,
     RESTORE_TABLE,
+    SKIP_LOG_OBJECT,
     check_count,
     run_backup_function,
 )
@@ -57,7 +58,7 @@ def _call(statement: Admin, services: Services, session: Session, process: Proce
         return restore_table(statement.arguments, services, session, process)
     function = _FUNCTIONS.get(name)
     if function is None:
-        known = ", ".join(sorted([*_FUNCTIONS, *ADMINISTRATORS_ONLY]))
+        known = ", ".join(sorted({*_FUNCTIONS, *ADMINISTRATORS_ONLY}))
         raise InvalidArguments(f"there is no ADMIN function {statement.function!r}", hint=f"there are {known}")
     call, least, most = function
     check_count(statement.arguments, least, most)
@@ -280,6 +281,13 @@ def _balance_regions(arguments: Arguments, services: Services, session: Session)
     return balance_regions(services.cluster)
 
 
+def _skip_log_object(arguments: Arguments, services: Services, session: Session) -> str:
+    """`skip_log_object(path)`: give up an object of the shared log that is damaged; return what is wrong with it."""
+    if not isinstance(arguments[0], str):
+        raise InvalidArguments(f"expected the path of an object of the shared log as a string, not {arguments[0]!r}")
+    return services.regions.skip_log_object(arguments[0])
+
+
 def _number(argument: Any) -> int:
     if isinstance(argument, str) and argument.isdigit():
         return int(argument)
@@ -298,6 +306,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Arguments, Services, Session], int | str],
     "drop_quarantined": (_drop_quarantined, 2, 2),
     "migrate_region": (_migrate_region, 3, 4),
     "procedure_state": (_procedure_state, 1, 1),
+    SKIP_LOG_OBJECT: (_skip_log_object, 1, 1),
     "verify_quarantined": (_verify_quarantined, 1, 1),
     "verify_region": (_verify_region, 1, 1),
     "verify_table": (_verify_table, 1, 1),

@@ -90,7 +90,8 @@ BACKUP_FUNCTIONS: dict[str, Callable[[AnyBackups, Sequence[Any], Process], str]]
 }
 
 RESTORE_TABLE = "restore_table"
-ADMINISTRATORS_ONLY = frozenset({*BACKUP_FUNCTIONS, RESTORE_TABLE})
+SKIP_LOG_OBJECT = "skip_log_object"
+ADMINISTRATORS_ONLY = frozenset({*BACKUP_FUNCTIONS, RESTORE_TABLE, SKIP_LOG_OBJECT})
 """They concern the whole server, or read what others own."""
 
 

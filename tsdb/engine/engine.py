@@ -52,7 +52,7 @@ from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
-from tsdb.errors import TsdbError
+from tsdb.errors import TsdbError, Unsupported
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import (
     Batch,
@@ -470,6 +470,16 @@ class Engine:
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the log, oldest first, each with its path."""
         return self._context.wal.segments()
+
+    def skip_log_object(self, path: str) -> str:
+        """Give up an object of the shared log that cannot be read; return what is wrong with it.
+
+        Regions that lost entries in it are opened without them at the next start or failover.
+        """
+        node_log = self._context.wal.node_log
+        if node_log is None:
+            raise Unsupported("there is no shared log", hint="wal.shared.enable is false")
+        return node_log.skip_object(path)
 
     def truncate(
         self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None

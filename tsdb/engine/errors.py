@@ -247,7 +247,8 @@ class RegionQuarantined(TsdbError):
         super().__init__(
             f"the region is not served: {reason}",
             region_id=region_id,
-            hint="restore what is missing, or drop it explicitly",
+            hint="restore what is missing, or give it up: an object of a shared log with ADMIN skip_log_object, "
+            "the whole region with DROP TABLE",
         )
 
 

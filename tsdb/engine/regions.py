@@ -79,6 +79,9 @@ class Regions(Protocol):
     def give_up_file(self, region_id: RegionId, file_id: str) -> Future[int]:
         """Drop a quarantined data file from a region; return the number of its rows."""
 
+    def skip_log_object(self, path: str) -> str:
+        """Give up an object of the shared log that cannot be read; return what is wrong with it."""
+
     def compactions(self) -> list[CompactionRecord]:
         """The newest compactions of all regions, oldest first."""
 

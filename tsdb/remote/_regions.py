@@ -181,11 +181,21 @@ class RemoteRegions:
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the logs of all datanodes that answer, each with its path."""
-        return [
-            (path, replace(facts, node_id=peer.node_id))
-            for peer, segments in self._ask_all("wal_segments")
-            for path, facts in segments
-        ]
+        found = [(peer, path, facts) for peer, segments in self._ask_all("wal_segments") for path, facts in segments]
+        # What is given up is known to every datanode, and says whose it is.
+        skipped = {path: facts for _, path, facts in found if facts.is_skipped}
+        own = [(path, replace(facts, node_id=peer.node_id)) for peer, path, facts in found if not facts.is_skipped]
+        return [*own, *skipped.items()]
+
+    def skip_log_object(self, path: str) -> str:
+        """Give up an object of the shared log that cannot be read: all datanodes have the same store."""
+        problem: TsdbError = NodeUnavailable("there is no datanode", address="")
+        for peer in self.routes.peers():
+            try:
+                return str(self._call_peer(peer, "skip_log_object", path))
+            except NodeUnavailable as error:
+                problem = error
+        raise problem
 
     def open_regions(
         self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None

@@ -39,7 +39,9 @@ from tsdb.telemetry import continue_trace, entered, get_logger
 from tsdb.units import Duration
 
 READER_VERBS = frozenset({"bounds", "cells", "series", "list_series", "samples", "statistics"})
-REGION_VERBS = frozenset({"create_region", "schema", "stat", "time_range", "files", "compactions", "wal_segments"})
+REGION_VERBS = frozenset(
+    {"create_region", "schema", "stat", "time_range", "files", "compactions", "wal_segments", "skip_log_object"}
+)
 NODE_VERBS = frozenset({"open_regions", "close_region", "region_ids", "takeovers", "backup"})
 DEFAULT_LEFT = Duration.of_seconds(60)
 """What a request has that does not say how much time is left."""

@@ -272,6 +272,7 @@ def test_those_who_may_write_but_not_read_get_at_no_rows(database: Database) -> 
         ("ADMIN START_BACKUP('mine')", Status.PERMISSION_DENIED),
         ("ADMIN backup_state('mine')", Status.PERMISSION_DENIED),
         ("ADMIN cancel_backup('mine')", Status.PERMISSION_DENIED),
+        ("ADMIN skip_log_object('wal/1/00000001/0000000000000007.log')", Status.PERMISSION_DENIED),
         ("ADMIN restore_table('mine', 'latest', 'mine.t', 'mine.u')", Status.PERMISSION_DENIED),
         ("COPY hidden.t TO 'h.parquet'", Status.ACCESS_DENIED),
         ("COPY DATABASE hidden TO 'h/'", Status.ACCESS_DENIED),

@@ -37,6 +37,30 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster.end()
 
 
+def test_a_region_that_may_have_lost_rows_is_not_opened_by_asking_again(cluster: Cluster) -> None:
+    first = cluster.start(1)
+    first.create()
+    first.write(1)
+    first.flush()
+    first.write(2)
+    damaged = cluster.objects(1)[-1]
+    first.stop()
+    cluster.inner.put(damaged, b"")
+    first = cluster.start(1, opening(ONE, 1))
+    assert damaged in first.engine.quarantined[ONE]
+    # A move away that fails ends like this: it is closed, and opened again where it was.
+    for epoch in (2, 3):
+        first.close(flush=False)
+        with pytest.raises(RegionQuarantined, match="0 bytes"):
+            first.open(opening(ONE, epoch))
+    first.engine.skip_log_object(damaged)
+    first.open(opening(ONE, 4))
+    first.write(3)
+    assert first.times() == [1, 3]
+    first.stop()
+    assert cluster.start(1, opening(ONE, 4)).times() == [1, 3]
+
+
 def test_a_region_is_closed_and_opened_elsewhere_and_comes_back(cluster: Cluster) -> None:
     first, second = cluster.start(1), cluster.start(2)
     first.create()

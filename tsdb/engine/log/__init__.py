@@ -12,7 +12,15 @@ from tsdb.engine.log.frame import (
     is_intact,
     sealed_payload,
 )
-from tsdb.engine.log.store import LateLog, LogReading, LogStatistics, LogStore, NodeLog, PurgeResult, SegmentFacts
+from tsdb.engine.log.store import (
+    LateLog,
+    LogReading,
+    LogStatistics,
+    LogStore,
+    NodeLog,
+    PurgeResult,
+    SegmentFacts,
+)
 
 __all__ = [
     "COMPRESS_BYTES_MIN",

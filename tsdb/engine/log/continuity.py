@@ -6,6 +6,7 @@ lost since its frame before, if their ids are consecutive; a seal proves the sam
 - A damaged payload under a valid header costs exactly that entry of that region.
 - Bytes without a trusted header may have held entries of any region. A region is intact if the next thing known of it
   (frame, seal or drop marker) continues where it was before. If nothing more is known of it, nothing proves that it is.
+- What an operator has given up is no loss: a gap is one only if something else is damaged there as well.
 - Entries at or below a region's floor (what its manifest says is flushed) are not needed any more: losing them is no
   loss. That is decided last, because floors are known only when the manifests have been read.
 """
@@ -62,6 +63,7 @@ class _Track:
     last: int
     first: int | None
     damages_seen: int
+    given_up_seen: int = 0
     gaps: list[_Gap] = field(default_factory=list)
 
 
@@ -74,18 +76,20 @@ class Continuity:
         self._untrusted: list[int] = []
         self._sealed_damages = 0
         self._dropped_damages: dict[int, int] = {}
+        self._given_up = 0
+        self._dropped_given_up: dict[int, int] = {}
 
     def see_frame(self, region_id: int, entry_id: int) -> None:
         """A sound frame."""
         track = self._tracks.get(region_id)
         if track is None:
             track = self._begin(region_id, before=entry_id)
-        elif entry_id != track.last + 1:
+        elif entry_id != track.last + 1 and not self._is_given_up(track, entry_id):
             track.gaps.append(_Gap(track.last, entry_id, self._cause(track)))
         if track.first is None:
             track.first = entry_id
         track.last = entry_id
-        track.damages_seen = len(self._untrusted)
+        track.damages_seen, track.given_up_seen = len(self._untrusted), self._given_up
 
     def see_frames(self, region_id: int, first: int, last: int) -> None:
         """Sound frames of one region, from the first entry to the last."""
@@ -109,6 +113,10 @@ class Continuity:
         self._untrusted.append(len(self._corruptions))
         self._corruptions.append(corruption)
 
+    def see_given_up(self) -> None:
+        """Bytes that may have held entries of any region, which nobody claims any more."""
+        self._given_up += 1
+
     def see_harmless(self, corruption: Corruption) -> None:
         """Damage to something that holds no entries."""
         self._corruptions.append(corruption)
@@ -128,6 +136,7 @@ class Continuity:
         """Everything of the region up to here is void."""
         self._tracks.pop(region_id, None)
         self._dropped_damages[region_id] = len(self._untrusted)
+        self._dropped_given_up[region_id] = self._given_up
 
     def regions(self) -> dict[int, EntryRange]:
         """The regions of which the log holds entries."""
@@ -171,10 +180,19 @@ class Continuity:
 
     def _begin(self, region_id: int, *, before: int) -> _Track:
         """First trace of a region: whatever came before must have been flushed."""
-        track = _Track(last=before, first=None, damages_seen=self._dropped_damages.get(region_id, 0))
-        track.gaps.append(_Gap(None, before, self._cause(track)))
+        seen, given_up_seen = self._dropped_damages.get(region_id, 0), self._dropped_given_up.get(region_id, 0)
+        track = _Track(last=before, first=None, damages_seen=seen, given_up_seen=given_up_seen)
+        if not self._is_given_up(track, before):
+            track.gaps.append(_Gap(None, before, self._cause(track)))
         self._tracks[region_id] = track
         return track
+
+    def _is_given_up(self, track: _Track, entry_id: int) -> bool:
+        """Whether entries that are missing before this one can only have been in what is given up."""
+        is_first = track.first is None and not track.gaps
+        return (
+            self._given_up > track.given_up_seen and (is_first or entry_id > track.last) and self._cause(track) is None
+        )
 
     def _cause(self, track: _Track) -> int | None:
         """The first damage since the last known entry of the region."""

@@ -77,13 +77,18 @@ class SegmentFacts:
     since_ms: int
     state: str
     """active (being written), pinned (regions need it), held (kept because of damage), unneeded, unshipped (entries of
-    a shared log that the object store does not have yet), or retained (all objects of a shared log that are kept for
-    its history)."""
+    a shared log that the object store does not have yet), retained (all objects of a shared log that are kept for its
+    history), or skipped (an object of a shared log that is given up)."""
     reason: str
     pinning: tuple[int, ...]
     """The regions with entries in it that are in no data file yet."""
     node_id: int | None = None
     """The datanode whose log it is of; None for this process."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it is an object of a shared log that is given up, of whatever node."""
+        return self.state == "skipped"
 
 
 class LogReading(Protocol):
@@ -252,6 +257,12 @@ class NodeLog(Protocol):
 
         Every term is sealed that a listing made by this call shows. StoreError if that cannot be done; it can be
         repeated.
+        """
+
+    def skip_object(self, path: str) -> str:
+        """Give up an object that cannot be read, of the log of any node; return what is wrong with it.
+
+        Regions are opened without its entries from then on. InvalidArguments if it can be read.
         """
 
     def prove_ownership(self) -> Future[None]:

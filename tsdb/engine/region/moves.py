@@ -45,6 +45,8 @@ class Moves:
         self._housekeeping = housekeeping
         self._worker_of = worker_of
         self.left = LeftRegions(context)
+        self._doubtful: set[RegionId] = set()
+        """Regions that may have lost rows, as far as this process knows: the log is asked before they are opened."""
         self._closings: dict[RegionId, Future[None]] = {}
         self._closing = threading.RLock()
         self._proof: Future[None] | None = None
@@ -163,7 +165,7 @@ class Moves:
         started_ms = -(-self._context.clock.now_ns() // 1_000_000)
         arrivals = claim_regions(self._context, openings, self._worker_of)
         try:
-            bring_rows(self._context, arrivals)
+            bring_rows(self._context, arrivals, self._doubtful)
         except TsdbError as error:
             arrivals.refuse(self._context, list(arrivals.claimed), error)
         except BaseException:
@@ -175,6 +177,8 @@ class Moves:
     def _settle(self, openings: Sequence[RegionOpening], arrivals: Arrivals, *, started_ms: int) -> None:
         """Serve what is open, and remember what is not."""
         directories = {each.region_id: each.directory for each in openings}
+        self._doubtful |= arrivals.quarantined.keys()
+        self._doubtful -= arrivals.claimed.keys()
         for region_id, reason in arrivals.quarantined.items():
             self._roster.quarantine(region_id, directories[region_id], reason)
         for region_id, arrival in arrivals.claimed.items():

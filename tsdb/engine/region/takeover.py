@@ -62,10 +62,13 @@ def bring_rows_at_start(
     _settle(context, arrivals, coming)
 
 
-def bring_rows(context: EngineContext, arrivals: Arrivals) -> None:
-    """Bring rows into regions that are opened while the engine runs; all of them are in data files afterwards."""
+def bring_rows(context: EngineContext, arrivals: Arrivals, doubtful: Collection[RegionId] = ()) -> None:
+    """Bring rows into regions that are opened while the engine runs; all of them are in data files afterwards.
+
+    The own log is asked about `doubtful` ones whatever it is known to have: it may be damaged where their rows were.
+    """
     coming = list(arrivals.claimed)
-    readings = [*_read_own_again(context, arrivals), *_read_others(context, arrivals, coming)]
+    readings = [*_read_own_again(context, arrivals, doubtful), *_read_others(context, arrivals, coming)]
     _bring(context, arrivals, readings)
     _settle(context, arrivals, coming)
     note_arrived(context, arrivals.regions.values())
@@ -106,9 +109,13 @@ def _kept(arrivals: Arrivals) -> list[RegionId]:
     return [region_id for region_id, error in arrivals.refused.items() if isinstance(error, kept)]
 
 
-def _read_own_again(context: EngineContext, arrivals: Arrivals) -> list[LogReading]:
+def _read_own_again(context: EngineContext, arrivals: Arrivals, doubtful: Collection[RegionId]) -> list[LogReading]:
     """Read the entries that the own log has of regions that were here before, and were closed without a flush."""
-    floors = {each: floor for each, floor in arrivals.floors.items() if (context.wal.last_entry(each) or 0) > floor}
+    floors = {
+        each: floor
+        for each, floor in arrivals.floors.items()
+        if each in doubtful or (context.wal.last_entry(each) or 0) > floor
+    }
     if not floors:
         return []
     if context.wal.node_log is None:

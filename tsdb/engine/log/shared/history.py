@@ -22,6 +22,7 @@ from tsdb.engine.log.shared.container import (
 )
 from tsdb.engine.log.shared.journal import NOTES
 from tsdb.engine.log.shared.layout import TermListing, object_path, segment_number
+from tsdb.engine.log.shared.skipping import SkippedObjects
 from tsdb.engine.log.shared.terms import list_term, persist
 from tsdb.engine.parallel import in_parallel
 from tsdb.store import InvalidRange, ObjectNotFound, ObjectStore
@@ -56,9 +57,15 @@ class History:
     """In which segment the last drop marker of a region is: what is before it is void."""
     tips: dict[int, int] = field(default_factory=dict)
     """The first fence of each term."""
+    skipped: SkippedObjects | None = None
+    """Objects that are given up."""
 
     def last_entries(self) -> dict[int, int]:
         return self.continuity.last_entries()
+
+    def is_skipped(self, term: int, number: int) -> bool:
+        """Whether an object that cannot be read is given up."""
+        return self.skipped is not None and (term, number) in self.skipped
 
     def is_void(self, segment: int, row: RegionRow) -> bool:
         """Whether the entries of a row are those of a region that was dropped later."""
@@ -69,7 +76,7 @@ def read_history(
     store: ObjectStore, node: int, terms: Sequence[TermListing], *, parallelism: int, keep_bytes_max: int
 ) -> History:
     """Read the ends of all objects of terms that are sealed, the oldest first; StoreError if the store fails."""
-    history = History()
+    history = History(skipped=SkippedObjects(store, node))
     kept_bytes = 0
 
     def read(place: tuple[int, int, int]) -> tuple[Trailer, bytes | None] | str:
@@ -159,6 +166,10 @@ def _see(history: History, known: KnownObject) -> None:
 
 
 def _see_damage(history: History, node: int, term: int, number: int, problem: str) -> None:
+    if history.is_skipped(term, number):
+        history.continuity.see_given_up()
+        history.segments.append(SegmentState(segment_number(term, number), 0))
+        return
     reason = f"{object_path(node, term, number)}: {problem}"
     segment = segment_number(term, number)
     history.continuity.see_damage(Corruption(segment, 0, UNKNOWN_LENGTH, reason))

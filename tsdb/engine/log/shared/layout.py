@@ -5,6 +5,7 @@
     wal/{node}/{term}/floor/{number}           numbers below may have been deleted; the largest name counts
     wal/{node}/{term}/sealed/{number}          the tip: the number of the first fence
     wal/{node}/regions/{region}                where a region is of which the log holds entries
+    wal/skipped/{node}/{term}/{number}         an object that is given up: by whom, when, what was wrong with it
 
 Floors and tips are names, never contents: a request that is repeated, or arrives late, cannot take one back. A floor is
 known by a listing, which every supported service answers with all objects whose creation was acknowledged before.
@@ -22,6 +23,8 @@ ROOT = "wal"
 _TERM_BITS = 40
 _NODE = re.compile(rf"{ROOT}/(\d{{1,19}})/")
 _REGION = re.compile(r"regions/([0-9a-f]{16})")
+_SKIPPED = re.compile(rf"{ROOT}/skipped/(\d{{1,19}})/([0-9a-f]{{8}})/([0-9a-f]{{16}})")
+_OBJECT = re.compile(rf"(?:.*/)?{ROOT}/(\d{{1,19}})/([0-9a-f]{{8}})/([0-9a-f]{{16}})\.log")
 _NAME = re.compile(r"([0-9a-f]{8})/(?:(open)|([0-9a-f]{16})\.log|(floor|sealed)/([0-9a-f]{16}))")
 
 
@@ -57,6 +60,28 @@ def sealed_path(node: int, term: int, tip: int) -> str:
 
 def region_path(node: int, region_id: int) -> str:
     return f"{ROOT}/{node}/regions/{region_id:016x}"
+
+
+def skipped_prefix(node: int | None = None) -> str:
+    return f"{ROOT}/skipped" if node is None else f"{ROOT}/skipped/{node}"
+
+
+def skipped_path(node: int, term: int, number: int) -> str:
+    return f"{skipped_prefix(node)}/{term:08x}/{number:016x}"
+
+
+def parse_skipped_path(path: str) -> tuple[int, int, int] | None:
+    """Return node, term and number of an object that is given up."""
+    return _place_of(_SKIPPED.fullmatch(path))
+
+
+def parse_object_path(path: str) -> tuple[int, int, int] | None:
+    """Return node, term and number of an object; the place of the store may be before its path."""
+    return _place_of(_OBJECT.fullmatch(path))
+
+
+def _place_of(match: re.Match[str] | None) -> tuple[int, int, int] | None:
+    return None if match is None else (int(match[1]), int(match[2], 16), int(match[3], 16))
 
 
 def noted_regions(found: Iterable[ObjectMeta], node: int) -> set[int]:

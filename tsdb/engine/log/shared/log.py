@@ -38,6 +38,7 @@ from tsdb.engine.log.shared.past import LogPlace, PastLogs
 from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
 from tsdb.engine.log.shared.shipper import Shipper
+from tsdb.engine.log.shared.skipping import SkippedObject, describe_skipped, skip_object
 from tsdb.engine.log.store import LateLog, LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
 from tsdb.engine.parallel import in_parallel
 from tsdb.errors import StartError, TsdbError
@@ -77,6 +78,7 @@ class SharedLog:
         chains: Chains,
         notes: RegionNotes,
         local: LocalLog | None,
+        skipped: Sequence[SkippedObject],
         is_stale: bool,
         place: str,
         settings: SharedSettings,
@@ -94,6 +96,7 @@ class SharedLog:
         self._chains = chains
         self._notes = notes
         self._local = local
+        self._skipped = list(skipped)
         self._is_stale = is_stale
         self._place = place
         self._settings = settings
@@ -173,6 +176,12 @@ class SharedLog:
         if not logged.done() or logged.exception() is None:
             self.shipper.append(frames, logged, waits=False)
         return logged
+
+    def skip_object(self, path: str) -> str:
+        with requests_for(Purpose.LOG):
+            skipped = skip_object(self._store, path, by=self._chains.by, clock=self._clock)
+        self._skipped = [*(each for each in self._skipped if each.path != skipped.path), skipped]
+        return f"{skipped.path}: {skipped.problem}"
 
     def prove_ownership(self) -> Future[None]:
         """Complete if the log was still ours after this call: an object, empty if need be, was stored."""
@@ -304,6 +313,7 @@ class SharedLog:
         for facts in self._index.describe():
             path = object_path(self._settings.node, *object_of(facts.number))
             found.append((f"{self._place}/{path}", facts))
+        found += describe_skipped(self._skipped, self._place)
         unshipped = self._unshipped()
         return found if unshipped is None else [*found, (self._place, unshipped)]
 

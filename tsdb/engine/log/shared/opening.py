@@ -19,6 +19,7 @@ from tsdb.engine.log.shared.marker import SharedMarker, mark_shared, write_marke
 from tsdb.engine.log.shared.metrics import OPEN_SECONDS
 from tsdb.engine.log.shared.notes import RegionNotes
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
+from tsdb.engine.log.shared.skipping import list_skipped
 from tsdb.engine.log.shared.terms import Opening, note_tip, persist, read_opening, take_term
 from tsdb.errors import StartError
 from tsdb.ids import SYSTEM_IDS, Ids
@@ -68,6 +69,7 @@ def open_shared_log(
         chains=opened.chains,
         notes=opened.notes,
         local=open_local() if needs_local else None,
+        skipped=opened.skipped,
         is_stale=opened.is_stale,
         place=place,
         settings=settings,
@@ -111,6 +113,7 @@ class _Opened:
         # Listed again: another process may have taken a term meanwhile.
         self._listings = self.chains.seal(self._node, "a server was started", before=self.term)
         self.history = self.chains.read(self._node, self._listings)
+        self.skipped = list_skipped(store)
         _log.info(
             "the shared log is open",
             node=self._node,

@@ -56,6 +56,8 @@ class SharedReading:
         self._needed = [(known, rows) for known in history.objects if (rows := self._rows_of(known))]
         self._kept: dict[int, bytes] = {}
         self._lost: dict[int, str] = {}
+        self._given_up: set[tuple[int, int]] = set()
+        """Segments, and regions in them, whose entries cannot be read and are given up."""
         with requests_for(Purpose.LOG):
             self._verify()
         if index is not None:
@@ -86,10 +88,11 @@ class SharedReading:
         batch_bytes = 0
         for known, rows in self._needed:
             content = self._kept.pop(known.segment, None)
-            if content is None:
+            rows = [row for row in rows if (known.segment, row.region_id) not in self._given_up]
+            if content is None and rows:
                 with requests_for(Purpose.LOG):
                     content = self._get(known)
-            for found in self._frames(known, rows, content):
+            for found in self._frames(known, rows, content or b""):
                 batch.append(found)
                 batch_bytes += found.header.raw_bytes
                 if len(batch) >= self._settings.read_batch_size or batch_bytes >= _BATCH_BYTES_MAX:
@@ -116,7 +119,9 @@ class SharedReading:
         for (known, rows), content in zip(self._needed, contents, strict=True):
             for row in rows:
                 problem = content if isinstance(content, str) else _problem_of(content, known, row)
-                if problem is not None:
+                if problem is not None and self._history.is_skipped(known.term, known.number):
+                    self._given_up.add((known.segment, row.region_id))
+                elif problem is not None:
                     path = object_path(self._node, known.term, known.number)
                     first, last = max(row.first_entry, self._after[row.region_id] + 1), row.last_entry
                     self._lost.setdefault(row.region_id, f"entries {first} to {last} are lost in {path}: {problem}")
