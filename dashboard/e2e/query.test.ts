@@ -231,6 +231,7 @@ test("times are those of the zone that the browser is in", async () => {
   const { page, context } = await open(browser, server.url, "query", { zone: "America/New_York" });
   const spring = "SELECT to_timestamp_millis(1710054000000) AS t, '2024-03-10 03:00:00'::timestamp AS said";
   await ask(page, `${spring}, date_trunc('day', to_timestamp_millis(1710054000000)) AS day`);
+  await waitRows(page, /^1 row ·/);
   const rows = page.getByRole("region", { name: "Rows" });
   expect(await rows.getByRole("cell", { name: "2024-03-10 03:00:00.000" }).count()).toBe(2);
   await rows.getByRole("cell", { name: "2024-03-10 00:00:00.000" }).waitFor();
