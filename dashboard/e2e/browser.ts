@@ -37,6 +37,7 @@ export interface Opened {
 export interface OpenOptions {
   theme?: "light" | "dark";
   viewport?: { width: number; height: number };
+  zone?: string;
 }
 
 /** Open a path below /dashboard/ in a new session. */
@@ -44,13 +45,14 @@ export async function open(
   browser: Browser,
   url: string,
   path = "",
-  { theme = "light", viewport = DESKTOP }: OpenOptions = {},
+  { theme = "light", viewport = DESKTOP, zone = "Europe/Berlin" }: OpenOptions = {},
 ): Promise<Opened> {
   const context = await browser.newContext({
     colorScheme: theme,
     viewport,
-    timezoneId: "Europe/Berlin",
+    timezoneId: zone,
     acceptDownloads: true,
+    ignoreHTTPSErrors: url.startsWith("https:"),
   });
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);

@@ -105,3 +105,20 @@ test("a server with users is asked with the credentials that the page asks for",
     await guarded.stop();
   }
 });
+
+test("over TLS the page works, and the addresses that it gives are those of TLS", async () => {
+  const guarded = await startServer({ usesTls: true, login: { user: "ann", password: "secret" } });
+  try {
+    expect(guarded.url).toMatch(/^https:/);
+    const { page, context, problems } = await open(browser, guarded.url, "ingest#way=programs");
+    const dialog = page.getByRole("dialog", { name: "Log in" });
+    await dialog.getByLabel("User").fill("ann");
+    await dialog.getByLabel("Password").fill("secret");
+    await dialog.getByRole("button", { name: "Log in" }).click();
+    await page.getByText(`${guarded.url}/v1/influxdb/write?db=public`).first().waitFor();
+    expect(problems).toEqual([]);
+    await context.close();
+  } finally {
+    await guarded.stop();
+  }
+});

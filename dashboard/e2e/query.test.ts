@@ -227,10 +227,41 @@ test("integers and times keep all their digits", async () => {
   await context.close();
 });
 
+test("times are those of the zone that the browser is in", async () => {
+  const { page, context } = await open(browser, server.url, "query", { zone: "America/New_York" });
+  const spring = "SELECT to_timestamp_millis(1710054000000) AS t, '2024-03-10 03:00:00'::timestamp AS said";
+  await ask(page, `${spring}, date_trunc('day', to_timestamp_millis(1710054000000)) AS day`);
+  await waitRows(page, /^1 row ·/);
+  const rows = page.getByRole("region", { name: "Rows" });
+  expect(await rows.getByRole("cell", { name: "2024-03-10 03:00:00.000" }).count()).toBe(2);
+  await rows.getByRole("cell", { name: "2024-03-10 00:00:00.000" }).waitFor();
+  await page.getByLabel("Time zone").selectOption("utc");
+  await rows.getByRole("cell", { name: "2024-03-10 07:00:00.000" }).first().waitFor();
+  await context.close();
+});
+
+test("of a million rows the first are shown, and a download has all", async () => {
+  const { page, context, problems } = await open(browser, server.url, "query");
+  await ask(page, "SELECT * FROM generate_series(1, 1000000)");
+  await waitRows(page, "50,000+ rows");
+  await page.getByText("Only the first 50,000 rows are shown; a download has all.").waitFor();
+  await screenshot(page, "query-million");
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download CSV" }).click(),
+  ]);
+  const lines = readFileSync(await download.path(), "utf-8")
+    .trimEnd()
+    .split("\r\n");
+  expect([lines.length, lines.at(-1)]).toEqual([1_000_001, "1000000"]);
+  expect(problems).toEqual([]);
+  await context.close();
+});
+
 test("the address holds the query, and statements in links wait for the user", async () => {
   const { page, context } = await open(browser, server.url, "query");
   await ask(page, "SELECT 41 + 1 AS answer");
-  await waitRows(page, "1 rows");
+  await waitRows(page, /^1 row ·/);
   const address = page.url();
   const second = await context.newPage();
   await second.goto(address);

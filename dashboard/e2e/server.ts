@@ -6,10 +6,11 @@ import { join } from "node:path";
 
 const ROOT = join(import.meta.dirname, "../..");
 const TSDB = join(ROOT, ".venv/bin/tsdb");
+const PYTHON = join(ROOT, ".venv/bin/python");
 const START_MS_MAX = 120_000;
 
 export interface Server {
-  /** http://127.0.0.1:port */
+  /** http://127.0.0.1:port, or with https */
   url: string;
   sql(statement: string): Promise<unknown>;
   write(lines: string): Promise<void>;
@@ -21,9 +22,11 @@ export interface Server {
 export interface ServerOptions {
   /** User and password that everybody has to log in with. */
   login?: { user: string; password: string };
+  /** HTTP only over TLS, with a certificate that nobody knows: `sql` and `write` are not for such a server. */
+  usesTls?: boolean;
 }
 
-export async function startServer({ login }: ServerOptions = {}): Promise<Server> {
+export async function startServer({ login, usesTls }: ServerOptions = {}): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "tsdb-e2e-"));
   const free = ["http", "rpc", "mysql", "postgres"].flatMap((name) => [`--${name}-addr`, "127.0.0.1:0"]);
   const env = {
@@ -34,6 +37,7 @@ export async function startServer({ login }: ServerOptions = {}): Promise<Server
     ...(login && {
       TSDB_STANDALONE__USER_PROVIDER: `static_user_provider:cmd:${login.user}=${login.password}`,
     }),
+    ...(usesTls && makeCertificate(home)),
   };
   const child = spawn(TSDB, ["standalone", "start", "--data-home", join(home, "data"), ...free], { env });
   const url = await waitReady(child);
@@ -65,13 +69,23 @@ export async function startServer({ login }: ServerOptions = {}): Promise<Server
   };
 }
 
+/** Make a certificate; return the variables of a server that uses it. */
+function makeCertificate(directory: string): Record<string, string> {
+  execFileSync(PYTHON, ["-m", "trustme", "-q", "-d", directory, "-i", "127.0.0.1"]);
+  return {
+    TSDB_STANDALONE__HTTP__TLS__MODE: "require",
+    TSDB_STANDALONE__HTTP__TLS__CERT_PATH: join(directory, "server.pem"),
+    TSDB_STANDALONE__HTTP__TLS__KEY_PATH: join(directory, "server.key"),
+  };
+}
+
 function waitReady(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let output = "";
     const late = setTimeout(() => reject(new Error(`the server did not start:\n${output}`)), START_MS_MAX);
     const read = (data: Buffer) => {
       output += data;
-      const found = /^ {2}HTTP +(http:\S+)$/m.exec(output);
+      const found = /^ {2}HTTP +(https?:\S+)$/m.exec(output);
       if (!found?.[1] || !/component=standalone|\n {2}data/.test(output)) return;
       clearTimeout(late);
       resolve(found[1]);

@@ -4,7 +4,7 @@ import { parseJson } from "../src/api/client";
 import { parseValue, readSeries, seriesName } from "../src/api/prometheus";
 import { quoteName, quoteText, readAnswer } from "../src/api/sql";
 import { demoChunks } from "../src/demo/lines";
-import { formatBytes, formatCell, formatValue } from "../src/parts/cells";
+import { countOf, formatBytes, formatCell, formatDuration, formatValue } from "../src/parts/cells";
 import { chartOfSeries, chartOfTable, SERIES_MAX } from "../src/parts/series";
 import { parseDuration, parseRange, stepOf, writeRange } from "../src/parts/time-range";
 import { plotQuery, plotSql, sampleSql } from "../src/screens/explore/catalog";
@@ -31,6 +31,24 @@ test("answers of SQL become tables, cut at the most rows", () => {
     table: { columns: [{ name: "n", type: "Int64" }], rows: [[1], [2]], isCut: true },
   });
   expect(readAnswer({ execution_time_ms: 0 }, 5).outputs).toEqual([]);
+});
+
+test.each([
+  [340, "340 ms"],
+  [2500, "2.5 s"],
+  [120_000, "2 min"],
+  [200_000, "3 min 20 s"],
+  [18_720_000, "5 h 12 min"],
+  [259_200_000, "3 d"],
+])("%d ms are a duration", (millis, text) => expect(formatDuration(millis)).toBe(text));
+
+test("one thing is not several", () => {
+  expect([0, 1, 1n, 2000].map((count) => countOf(count, "row"))).toEqual([
+    "0 rows",
+    "1 row",
+    "1 row",
+    "2,000 rows",
+  ]);
 });
 
 test("names and texts are quoted", () => {

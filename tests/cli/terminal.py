@@ -99,5 +99,6 @@ def terminal(
 
 
 def _take_terminal() -> None:
-    """Make the terminal the controlling one, so that Ctrl-C is a signal."""
+    """Make the terminal the controlling one, so that Ctrl-C is a signal, also if the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

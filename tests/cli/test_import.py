@@ -57,10 +57,20 @@ def test_time_formats_and_zones_are_explicit(server: ServerProcess, tmp_path: Pa
     assert tsdb(server, "import", numbers, "--tags", "k", "--time-column", "t", "--time-format", "s",
                 "--types", "t:timestamp(3)").exit_code == 0  # fmt: skip
     assert sql(server, "SELECT t FROM counts") == [[1700000000250]]
+    assert tsdb(server, "import", numbers, "--tags", "k", "--time-column", "t", "--time-format", "s",
+                "--table", "parts").exit_code == 0  # fmt: skip
+    assert sql(server, "SELECT t FROM parts") == [[1700000000_250000000]], "a fraction is kept without --types"
     local = _write(tmp_path / "local.csv", "k,ts\na,2024-07-01 12:00:00\nb,2024-07-01T12:00:00Z\n")
     assert tsdb(server, "import", local, "--tags", "k", "--time-zone", "Europe/Berlin").exit_code == 0
     assert sql(server, "SELECT k, ts FROM local ORDER BY k") == [
         ["a", 1719828000_000000000], ["b", 1719835200_000000000]
+    ]  # fmt: skip
+    minutes = "a,2024-07-01 12:00\nb,2024-07-01T12:00Z\nc,2024-07-01 12:00 +0200\nd,2024-07-01 12:00:30\n"
+    short = _write(tmp_path / "short.csv", "k,ts\n" + minutes)
+    assert tsdb(server, "import", short, "--tags", "k", "--time-zone", "Europe/Berlin").exit_code == 0
+    assert sql(server, "SELECT k, ts FROM short ORDER BY k") == [
+        ["a", 1719828000_000000000], ["b", 1719835200_000000000], ["c", 1719828000_000000000],
+        ["d", 1719828030_000000000],
     ]  # fmt: skip
     german = _write(tmp_path / "german.csv", "k;ts;v\na;31.12.2023 23:30:00;1\n")
     options = ("--delimiter", ";", "--time-format", "%d.%m.%Y %H:%M:%S", "--tags", "k", "--types", "ts:timestamp(0)")

@@ -11,7 +11,7 @@ import { useGlobalKeys } from "./keys";
 import { LoginDialog } from "./login";
 import { followLinks, goTo, linkTo, usePlace } from "./place";
 import { chooseTheme, useTheme } from "./theme";
-import { chooseZone, useZone } from "./zone";
+import { chooseZone, timeZone, useZone } from "./zone";
 
 export function App() {
   const { screen } = usePlace();
@@ -107,7 +107,7 @@ function TopBar({ title, onHelp }: { title: string; onHelp: () => void }) {
           <span class="visually-hidden">Time zone</span>
           <select
             value={zone}
-            title="Time zone of all times on the page"
+            title={`Time zone of all times on the page: ${timeZone()}`}
             onChange={(event) => chooseZone(event.currentTarget.value === "utc" ? "utc" : "local")}
           >
             <option value="local">Local time</option>
@@ -168,8 +168,8 @@ function User() {
   useEffect(() => onCredentials(() => setName(userName())), []);
   if (name === null) return null;
   return (
-    <button type="button" class="button quiet" onClick={forgetCredentials} title="Forget the password">
-      Log out {name}
+    <button type="button" class="button quiet user" onClick={forgetCredentials} title="Forget the password">
+      Log out <span>{name}</span>
     </button>
   );
 }

@@ -41,18 +41,29 @@ export function formatMillis(millis: number, digits = 3): string {
   return digits ? `${text}.${pad(Math.floor(mod(millis, 1000)), 3).slice(0, digits)}` : text;
 }
 
-/** Write a duration as people read it: 340 ms, 2.5 s, 3 min 20 s, 5 h 12 min, 3 d 4 h. */
+/** Write a duration as people read it: 340 ms, 2.5 s, 3 min, 3 min 20 s, 5 h 12 min, 3 d 4 h. */
 export function formatDuration(millis: number): string {
   if (millis < 1000) return `${Math.round(millis)} ms`;
   if (millis < 60_000) return `${(millis / 1000).toFixed(1)} s`;
   const minutes = Math.floor(millis / 60_000);
-  if (minutes < 60) return `${minutes} min ${Math.floor((millis % 60_000) / 1000)} s`;
+  if (minutes < 60) return twoParts(minutes, "min", Math.floor((millis % 60_000) / 1000), "s");
   const hours = Math.floor(minutes / 60);
-  return hours < 24 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  return hours < 24
+    ? twoParts(hours, "h", minutes % 60, "min")
+    : twoParts(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+function twoParts(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return `${large} ${largeUnit}${small ? ` ${small} ${smallUnit}` : ""}`;
 }
 
 export function formatCount(count: number | bigint): string {
   return count.toLocaleString("en-US");
+}
+
+/** Write a number of things: 1 row, 2,000 rows. */
+export function countOf(count: number | bigint, thing: string): string {
+  return `${formatCount(count)} ${thing}${Number(count) === 1 ? "" : "s"}`;
 }
 
 export function formatBytes(bytes: number): string {

@@ -112,7 +112,8 @@ class _Loader:
                 view.update(last - start, self._rows)
         if not self._options.is_quiet:
             print(
-                f"{self._rows:,} rows for {self._options.hosts} hosts and {self._options.hours:g} hours",
+                f"{self._rows:,} rows for {_count_of(self._options.hosts, 'host')} and "
+                f"{_count_of(self._options.hours, 'hour')}",
                 file=sys.stderr,
             )
 
@@ -156,6 +157,10 @@ def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
     """Divide a span of time; the end of the last part lies just behind the end."""
     for first in range(start, end + 1, _CHUNK_SECONDS):
         yield first, min(first + _CHUNK_SECONDS, end + 1)
+
+
+def _count_of(count: float, thing: str) -> str:
+    return f"{count:g} {thing}{'' if count == 1 else 's'}"
 
 
 def _tell_queries(address: ServerAddress, options: DemoOptions, prefix: str) -> None:

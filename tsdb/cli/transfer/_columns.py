@@ -18,7 +18,11 @@ Mask = npt.NDArray[np.bool_]
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _WITHOUT_ZONE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ Tt][0-9:]+(\.[0-9]+)?)?$"
-_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?( ?(Z|z|UTC|[+-][0-9]{2}:?[0-9]{2}))?)?$"
+_ISO = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([ Tt][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?( ?(Z|z|UTC|[+-][0-9]{2}:?[0-9]{2}))?)?$"
+)
+_WITHOUT_SECONDS = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:[0-9]{2})( ?(?:Z|z|UTC|[+-][0-9]{2}:?[0-9]{2}))?$"
 _DATE_ONLY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _INTEGER = r"^[+-]?[0-9]{1,18}$"
 _BOOLEAN = r"(?i)^(true|false)$"
@@ -66,6 +70,9 @@ def read_times(texts: pa.Array, unit: str, times: TimeReading) -> pa.Array:
         parsed = pc.strptime(texts, times.format, unit=unit, error_is_null=True)
         return _from_zone(parsed, times.zone)
     values = cast_or_null(texts, pa.timestamp(unit))
+    if values.null_count > texts.null_count:
+        whole = pc.replace_substring_regex(texts, _WITHOUT_SECONDS, r"\1:00\2")
+        values = cast_or_null(whole, pa.timestamp(unit))
     if times.zone == "UTC":
         return values
     is_naive = pc.match_substring_regex(texts, _WITHOUT_ZONE)
@@ -142,15 +149,15 @@ def infer_type(texts: pa.Array, times: TimeReading) -> DataType:
     return time_type(times) if times.unit is None and _all_match(known, _ISO) else DataType(Kind.STRING)
 
 
-def time_type(times: TimeReading) -> DataType:
-    """The type of times: that of their unit, nanoseconds for text, which may have any number of digits."""
+def time_type(times: TimeReading, *, has_fractions: bool = False) -> DataType:
+    """The type of times: that of their unit; nanoseconds for text and fractions, which may have many digits."""
     kinds = {
         "s": Kind.TIMESTAMP_SECOND,
         "ms": Kind.TIMESTAMP_MILLISECOND,
         "us": Kind.TIMESTAMP_MICROSECOND,
         "ns": Kind.TIMESTAMP_NANOSECOND,
     }
-    return DataType(kinds[times.unit or "ns"])
+    return DataType(kinds["ns" if has_fractions else times.unit or "ns"])
 
 
 def _all_match(texts: pa.Array, pattern: str) -> bool:

@@ -91,7 +91,8 @@ def plan_table(options: TargetOptions, inferred: Mapping[str, DataType], times: 
             raise UnusableTable(
                 f"the time column {time} holds numbers", hint="pass the unit: --time-format s, ms, us or ns"
             )
-        columns[time] = columns[time] if columns[time].is_timestamp else time_type(times)
+        if not columns[time].is_timestamp:
+            columns[time] = time_type(times, has_fractions=inferred[time].is_float)
     if not columns[time].is_timestamp:
         raise UnusableTable(f"the time column {time} must be a timestamp, not {columns[time].name}")
     ordered = {name: columns[name] for name in inferred}

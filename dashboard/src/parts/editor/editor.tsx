@@ -134,6 +134,7 @@ function bounded({ from, to, message }: Mark, length: number): Mark {
 const HIGHLIGHT = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.modifier], color: "var(--code-keyword)" },
   { tag: [tags.string, tags.special(tags.string)], color: "var(--code-string)" },
+  { tag: tags.special(tags.name), color: "var(--code-number)", fontWeight: "600" },
   { tag: [tags.number, tags.bool, tags.null, tags.literal], color: "var(--code-number)" },
   {
     tag: [tags.typeName, tags.standard(tags.name), tags.function(tags.variableName)],

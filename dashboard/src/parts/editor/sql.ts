@@ -32,6 +32,8 @@ const DIALECT = SQLDialect.define({
   caseInsensitiveIdentifiers: true,
   identifierQuotes: '"`',
   charSetCasts: false,
+  // $start and $end, which the page replaces.
+  specialVar: "$",
 });
 
 export type Catalog = Record<string, string[]>;

@@ -62,6 +62,12 @@ export function Nodes({ nodes, regions }: { nodes: Part<NodeRow>; regions: Map<s
   );
 }
 
+/** When a node was heard, from text such as 2m1s390ms: milliseconds matter to nobody, and change at every look. */
+export function heard(since: string): string {
+  const rough = since.replace(/\d+ms$/, "").replace(/(?<=[a-z])(?=\d)/g, " ");
+  return rough ? `heard ${rough} ago` : "heard just now";
+}
+
 function nameOf(node: NodeRow): string {
   const kind = node.peer_type.toLowerCase();
   return node.peer_type === "DATANODE" ? `${kind} ${node.peer_id}` : kind;
@@ -78,7 +84,7 @@ function NodeState({ node, status }: { node: NodeRow; status: NodeStatus }) {
     );
   if (status.is_alive === false)
     return <span class="badge bad">{`silent for ${node.active_time ?? "long"}`}</span>;
-  return <span class="badge good">{node.active_time ? `heard ${node.active_time} ago` : "answers"}</span>;
+  return <span class="badge good">{node.active_time ? heard(node.active_time) : "answers"}</span>;
 }
 
 function Lag({ status }: { status: NodeStatus }) {

@@ -4,7 +4,7 @@ import type { Table } from "../../api/sql";
 import { DemoButton } from "../../demo/offer";
 import { useDatabase } from "../../frame/database";
 import { pushState, usePlace } from "../../frame/place";
-import { formatCount } from "../../parts/cells";
+import { countOf, formatCount } from "../../parts/cells";
 import { DataTable } from "../../parts/data-table";
 import { EmptyState, ErrorBox, Loading } from "../../parts/states";
 import { Tabs } from "../../parts/tabs";
@@ -85,7 +85,7 @@ function Tables({ database, name, filter, onChoose }: ListProps) {
   return (
     <>
       <section class="panel list" aria-label="Tables">
-        <p class="list-head soft">{formatCount(own.length)} tables</p>
+        <p class="list-head soft">{countOf(own.length, "table")}</p>
         <Names
           what="tables"
           columns={TABLE_COLUMNS}
@@ -111,7 +111,7 @@ function Metrics({ database, name, filter, onChoose }: ListProps) {
     <>
       <section class="panel list" aria-label="Metrics">
         <p class="list-head soft">
-          {formatCount(all.length)} metrics, {formatCount(seriesInAll)} series
+          {countOf(all.length, "metric")}, {formatCount(seriesInAll)} series
         </p>
         <Names
           what="metrics"

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { queryTable } from "../../api/sql";
 import { openQuery } from "../../frame/place";
-import { formatBytes, formatCount } from "../../parts/cells";
+import { countOf, formatBytes } from "../../parts/cells";
 import { Chart } from "../../parts/chart";
 import { DataTable } from "../../parts/data-table";
 import { chartOfTable } from "../../parts/series";
@@ -78,14 +78,14 @@ function RowCount({ table, database }: Props) {
   const count = async () => {
     setCounted("counting…");
     try {
-      setCounted(`${formatCount(await countRows(table.name, { database }))} rows`);
+      setCounted(countOf(await countRows(table.name, { database }), "row"));
     } catch (error) {
       setCounted(messageOf(error));
     }
   };
   return (
     <span class="row soft">
-      {counted ?? (table.rows === null ? "" : `about ${formatCount(table.rows)} rows`)}
+      {counted ?? (table.rows === null ? "" : `about ${countOf(table.rows, "row")}`)}
       {counted === null && (
         <button type="button" class="button small" onClick={count}>
           Count rows

@@ -1,7 +1,7 @@
 // What a dry run found: the whole in a sentence, then line by line.
 import { useState } from "preact/hooks";
 import { linkTo } from "../../frame/place";
-import { formatCount } from "../../parts/cells";
+import { countOf, formatCount } from "../../parts/cells";
 import { ErrorBox } from "../../parts/states";
 import { InfoTable } from "../common/info-table";
 import { type DryLine, type DryRun, describeLine, isClean } from "./dry-run";
@@ -91,10 +91,7 @@ function Verdict({ result }: { result: DryRun }) {
   return (
     <div class="verdict good" role="status">
       <p>
-        <strong>
-          {formatCount(result.rows)} {result.rows === 1 ? "row" : "rows"} would be written
-        </strong>
-        . Nothing has been changed yet.
+        <strong>{countOf(result.rows, "row")} would be written</strong>. Nothing has been changed yet.
       </p>
       {result.created_tables.length > 0 && <p>Creates: {result.created_tables.join(", ")}</p>}
       {result.added_columns.map(({ table, column, type }) => (
@@ -111,7 +108,7 @@ function Written({ rows, tables }: { rows: number; tables: string[] }) {
     <div class="verdict good" role="status">
       <p>
         <strong>
-          {formatCount(rows)} {rows === 1 ? "row was" : "rows were"} written.
+          {countOf(rows, "row")} {rows === 1 ? "was" : "were"} written.
         </strong>{" "}
         {tables.map((table) => (
           <a

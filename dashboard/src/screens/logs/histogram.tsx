@@ -1,5 +1,5 @@
 // How many messages there were over time, as bars.
-import { formatCount, formatDuration, formatMillis } from "../../parts/cells";
+import { countOf, formatCount, formatDuration, formatMillis } from "../../parts/cells";
 import type { Counts } from "./feed";
 
 const WIDTH = 1000;
@@ -10,7 +10,7 @@ export function Histogram({ counts }: { counts: Counts }) {
   const span = Math.max(1, toMs - fromMs);
   const most = Math.max(1, ...bars.map(({ count }) => count));
   const width = Math.max(1, ((seconds * 1000) / span) * WIDTH - 2);
-  const text = `${formatCount(total)} messages between ${formatMillis(fromMs, 0)} and ${formatMillis(toMs, 0)}`;
+  const text = `${countOf(total, "message")} between ${formatMillis(fromMs, 0)} and ${formatMillis(toMs, 0)}`;
   return (
     <figure class="histogram">
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={text}>
@@ -32,7 +32,7 @@ export function Histogram({ counts }: { counts: Counts }) {
       <figcaption class="soft">
         <span>{formatMillis(fromMs, 0)}</span>
         <span>
-          {formatCount(total)} messages, a bar is {formatDuration(seconds * 1000)}
+          {countOf(total, "message")}, a bar is {formatDuration(seconds * 1000)}
         </span>
         <span>{formatMillis(toMs, 0)}</span>
       </figcaption>

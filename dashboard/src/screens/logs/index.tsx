@@ -5,6 +5,7 @@ import { useDatabase } from "../../frame/database";
 import { useScreenKeys } from "../../frame/keys";
 import { currentPlace, keepState, linkTo } from "../../frame/place";
 import { useZone } from "../../frame/zone";
+import { countOf } from "../../parts/cells";
 import { EmptyState, ErrorBox, Loading, Notice } from "../../parts/states";
 import { boundsOf } from "../../parts/time-range";
 import "../common/common.css";
@@ -98,7 +99,7 @@ function LogSearch({ tables, database }: { tables: LogTable[]; database: string 
         </button>
       )}
       <p class="visually-hidden" role="status">
-        {feed.isLoading ? "" : `${feed.rows.length} messages`}
+        {feed.isLoading ? "" : countOf(feed.rows.length, "message")}
       </p>
     </div>
   );

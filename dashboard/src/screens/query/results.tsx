@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { call, messageOf } from "../../api/client";
 import { type Labels, parseValue, type Series } from "../../api/prometheus";
 import { type Cell, type DownloadFormat, downloadSql, ROWS_MAX, type Table } from "../../api/sql";
-import { formatCount, formatDuration } from "../../parts/cells";
+import { countOf, formatCount, formatDuration } from "../../parts/cells";
 import { Chart } from "../../parts/chart";
 import { DataTable } from "../../parts/data-table";
 import { saveAs } from "../../parts/save";
@@ -50,7 +50,9 @@ export function Results({ outcome, view, onView, onZoom }: Props) {
               {outputs.map((each, at) => (
                 <option key={`${at + 1}`} value={at}>
                   {at + 1}:{" "}
-                  {each.kind === "table" ? `${each.table.rows.length} rows` : `${each.rows} affected`}
+                  {each.kind === "table"
+                    ? countOf(each.table.rows.length, "row")
+                    : `${formatCount(each.rows)} affected`}
                 </option>
               ))}
             </select>
@@ -71,7 +73,7 @@ export function Results({ outcome, view, onView, onZoom }: Props) {
       >
         {!table ? (
           <EmptyState title="Done">
-            {output?.kind === "affected" && `${formatCount(output.rows)} rows affected.`}
+            {output?.kind === "affected" && `${countOf(output.rows, "row")} affected.`}
           </EmptyState>
         ) : table.rows.length === 0 ? (
           <EmptyState title="No rows">
@@ -103,7 +105,7 @@ function ChartView({ outcome, table, onZoom }: { outcome: Outcome; table: Table;
 
 function Summary({ outcome, table }: { outcome: Outcome; table: Table | null }) {
   const parts = [
-    table && `${formatCount(table.rows.length)}${table.isCut ? "+" : ""} rows`,
+    table && (table.isCut ? `${formatCount(table.rows.length)}+ rows` : countOf(table.rows.length, "row")),
     outcome.kind === "promql" && `${formatCount(outcome.result.series.length)} series`,
     outcome.kind === "promql" && outcome.steps && `step ${outcome.steps.step} s`,
     formatDuration(outcome.elapsedMs),

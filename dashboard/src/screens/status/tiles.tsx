@@ -1,6 +1,6 @@
 // The row of tiles at the top: what the server is, how long it runs, how much it takes and does.
 import type { ComponentChildren } from "preact";
-import { formatBytes, formatCount, formatDuration, formatValue } from "../../parts/cells";
+import { countOf, formatBytes, formatCount, formatDuration, formatValue } from "../../parts/cells";
 import { Meter, Spark } from "../common/info-table";
 import type { MemoryRow } from "./load";
 import { type Metrics, type RateHistory, total } from "./metrics";
@@ -65,8 +65,8 @@ function EngineTiles({ metrics, rates }: Pick<Props, "metrics" | "rates">) {
       <Tile title="Data files">
         <p class="tile-value">{formatBytes(total(metrics, "tsdb_engine_data_bytes") ?? 0)}</p>
         <p class="soft">
-          {formatCount(total(metrics, "tsdb_engine_data_files") ?? 0)} files of{" "}
-          {formatCount(total(metrics, "tsdb_engine_regions") ?? 0)} regions
+          {countOf(total(metrics, "tsdb_engine_data_files") ?? 0, "file")} of{" "}
+          {countOf(total(metrics, "tsdb_engine_regions") ?? 0, "region")}
         </p>
       </Tile>
     </>
