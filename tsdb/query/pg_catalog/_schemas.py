@@ -115,7 +115,17 @@ PG_TABLES: tuple[str, ...] = tuple(_COLUMNS)
 """The names of all tables of pg_catalog, sorted."""
 
 
+_PREFIXES = ("att", "con", "dat", "ind", "pro", "rel", "rol", "typ")
+
+
 @cache
 def pg_schema_of(name: str) -> pa.Schema:
     """Return the columns of a table of pg_catalog; KeyError when there is none of that name."""
     return parse_schema(_COLUMNS[name])
+
+
+def boolean_columns() -> frozenset[str]:
+    """Return the columns of truth values whose names nobody else gives to a column."""
+    columns = " ".join(_COLUMNS.values()).split()
+    names = (each.partition(":") for each in columns)
+    return frozenset(name for name, _, kind in names if kind.rstrip("?") == "bool" and name.startswith(_PREFIXES))
