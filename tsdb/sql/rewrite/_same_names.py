@@ -1,8 +1,8 @@
 """Result columns with the same name: the query engine refuses them, SQL does not.
 
 The second of two is planned under a name that says which one it repeats, `same__0__1`, and gets its name back in the
-result. So does the first, as `own__` and the name in hexadecimal digits, if the second is a column of a wildcard, or one
-that only ORDER BY names, as in `SELECT v::INT FROM t ORDER BY v`; and an alias that is also the name of a column.
+result. So does the first, as `own__` and the name in hexadecimal digits, if the second is a column of a wildcard, or
+one that only ORDER BY names, as in `SELECT v::INT FROM t ORDER BY v`; and an alias that is also the name of a column.
 """
 
 from __future__ import annotations
