@@ -30,7 +30,7 @@ _BINARY = re.compile(
 _ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\x00", b"b": b"\b", b"Z": b"\x1a"}
 _COMMENT = r"/\*(?!!).*?\*/|(?:--[ \t]|\#)[^\n]*\n"
-_EXECUTABLE = re.compile(rf"(?:\s|{_COMMENT})*+/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
+_EXECUTABLE = re.compile(rf"(?:\s|{_COMMENT}|(?!))*+/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
 _SEAM = re.compile(r"\s*\*/\s*/\*!\d*\s*")
 _VIEW = re.compile(
     r"\A(create\s+(?:or\s+replace\s+)?)(?:algorithm\s*=\s*\w+\s+)?(?:definer\s*=\s*\S+\s+)?(?:sql\s+security\s+\w+\s+)?"
