@@ -58,7 +58,8 @@ class MemoryOptions(Section):
 
     limit: MemoryLimitValue = Field(
         default=Size.parse("4GB"),
-        description="Memory of the server and its worker processes together, at least 256MB. Write buffer, caches, "
+        description="Memory of the server and its worker processes together, at least 256MB, without pages of files, "
+        "which the system takes back when it needs memory. Write buffer, caches, "
         "merges and queries get their parts of it, and less when it becomes short: caches shrink, regions are flushed, "
         "large queries are refused. Unset: half of the memory, at most 4GiB.",
     )
