@@ -56,6 +56,7 @@ ERRORS = {
     "NO_FIELD": ("SELECT b FROM t", ("b", "t.a, t.s, t.n")),
     "NO_FUNCTION": ("SELECT foo(1)", ("foo",)),
     "SAME_NAMES": ("SELECT s, a, a FROM t", ("1", "t.a", "2")),
+    "COLUMN_AND_ALIAS": ("SELECT s, 1 AS a, a FROM t", ("a",)),
     "FORBIDDEN": ("CREATE TABLE x (a INT)", ()),
     "INTERNAL": ("SELECT regexp_like(s, 'a{1000}{1000}{1000}') FROM t", ()),
     "PYTHON_ERROR": ("SELECT fail(1)", ("ValueError", "'a value that is wrong'")),

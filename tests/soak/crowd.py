@@ -226,13 +226,13 @@ def _no_check(answer: dict[str, object]) -> None:
 
 
 def resident_mb(process: int) -> int:
-    """Return what a process and all below it have in memory, shared pages once."""
+    """Return what a process and all below it hold in memory, shared pages once and those of files not at all."""
     total, todo = 0, [process]
     while todo:
         each = todo.pop()
-        with suppress(OSError, StopIteration):
+        with suppress(OSError):
             lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
-            total += int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
             for path in Path(f"/proc/{each}/task").glob("*/children"):
                 todo += map(int, path.read_text().split())
     return total >> 10

@@ -60,6 +60,9 @@ def test_a_query_is_cut_at_its_clauses_and_keeps_what_was_written() -> None:
         ("last_value(f ORDER BY ts DESC)", Aggregate("last_value", "f", is_newest=False, order="ts")),
         ("date_trunc('Hour', ts)", Bucket("ts", 3_600_000_000_000, is_calendar=True)),
         ("date_bin(INTERVAL '5 minutes', ts)", Bucket("ts", 300_000_000_000)),
+        ("date_bin(INTERVAL '5' MINUTE, ts)", Bucket("ts", 300_000_000_000)),
+        ("date_bin(INTERVAL 5 minute, ts)", Bucket("ts", 300_000_000_000)),
+        ("date_bin(INTERVAL 1 DAY, ts)", Bucket("ts", 86_400_000_000_000, is_calendar=True)),
         (
             "date_bin(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01T00:00:01Z')",
             Bucket("ts", 86_400_000_000_000, 1_000_000_000, is_utc=True, is_calendar=True),

@@ -6,7 +6,8 @@
     over the limit       a quarter, and no large query begins
 
 What is held is what the system says: memory of the server, and what its workers have of their own. Owners know what
-they hold, not what the C library, Arrow and Python keep for them.
+they hold, not what the C library, Arrow and Python keep for them. Pages of files do not count: the system takes them
+back.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ WORKER_OWNERS = frozenset({"query_workers", "fast_workers"})
 
 _log = get_logger("tsdb.memory")
 
-_HELD = gauge("tsdb_memory_held_bytes", "Memory of the server and its worker processes together.")
+_HELD = gauge(
+    "tsdb_memory_held_bytes", "Memory of the server and its worker processes together, without pages of files."
+)
 _LIMIT = gauge("tsdb_memory_limit_bytes", "memory.limit.")
 _STEPS = counter(
     "tsdb_memory_limited_total",

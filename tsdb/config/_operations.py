@@ -58,8 +58,8 @@ class MemoryOptions(Section):
 
     limit: MemoryLimitValue = Field(
         default=Size.parse("4GB"),
-        description="Memory of the server and its worker processes together, at least 256MB. Write buffer, caches, "
-        "merges and queries share it. When it runs short, caches shrink, regions are flushed and large queries are "
+        description="Memory of the server and its worker processes together, at least 256MB. Pages of files "
+        "do not count. Write buffer, caches, merges and queries share it. When it runs short, caches shrink, regions are flushed and large queries are "
         "refused. Unset: half of the memory, at most 4GiB.",
     )
 

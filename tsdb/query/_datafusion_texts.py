@@ -21,6 +21,9 @@ NO_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
 SAME_NAMES = re.compile(
     r'unique expression names but the expression .* at position (\d+) and "?(.*?)"? at position (\d+)', re.DOTALL
 )
+COLUMN_AND_ALIAS = re.compile(
+    r'contains qualified field name \S+ and unqualified field name "?(.*?)"? which would be ambiguous'
+)
 FORBIDDEN = re.compile(r"Error during planning: (?:Statement|DDL|DML) not supported: ")
 NOT_IMPLEMENTED = "This feature is not implemented: "
 UNSUPPORTED_LIMIT = f"{NOT_IMPLEMENTED}Unsupported LIMIT"

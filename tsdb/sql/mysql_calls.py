@@ -12,6 +12,7 @@ from collections.abc import Callable
 Expansion = Callable[[list[str]], str | None]
 
 _STRING = re.compile(r"\s*'(?:[^'\\]|''|\\.)*'\s*|\s*\"(?:[^\"\\]|\"\"|\\.)*\"\s*")
+_TEXT_CALL = re.compile(r"\s*(?:date_format|concat|concat_ws)\s*\((?:[^()]|\([^()]*\))*\)\s*\Z", re.IGNORECASE)
 _FRACTION = re.compile(r"\s*[+-]?\d*\.\d+\s*")
 _INTERVAL = re.compile(r"\s*INTERVAL\b", re.IGNORECASE)
 _DAY_NAMES = "'Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'"
@@ -34,8 +35,8 @@ def unit_of(text: str) -> str:
 
 
 def as_time(text: str) -> str:
-    """A literal becomes a timestamp; anything else says its type itself."""
-    return f"CAST({text} AS TIMESTAMP(6))" if _STRING.fullmatch(text) else text
+    """A literal becomes a timestamp, and so does a call that returns text; anything else says its type itself."""
+    return f"CAST({text} AS TIMESTAMP(6))" if _STRING.fullmatch(text) or _TEXT_CALL.match(text) else text
 
 
 def as_date(text: str) -> str:
@@ -152,6 +153,14 @@ def _week(arguments: list[str]) -> str | None:
     return f"((date_part('doy', {time}) + 6 - date_part('dow', {time})) / 7)"
 
 
+def _yearweek(arguments: list[str]) -> str | None:
+    """Year and week in one number; weeks begin on Sunday, in mode 1 and 3 they are those of ISO."""
+    form = {"0": "%X%V", "1": "%x%v", "2": "%X%V", "3": "%x%v"}.get(arguments[1].strip() if arguments[1:] else "0")
+    if form is None or len(arguments) not in (1, 2):
+        return None
+    return f"CAST(date_format({as_time(arguments[0])}, '{form}') AS BIGINT)"
+
+
 def _last_day(value: str) -> str:
     next_month = as_date(f"date_add(date_trunc('month', {as_date(value)}), INTERVAL '1' MONTH)")
     return f"CAST({next_month} - INTERVAL '1' DAY AS DATE)"
@@ -188,6 +197,7 @@ EXPANSIONS: dict[str, Expansion] = {
     "dayofyear": _part("doy"),
     "weekofyear": _part("week"),
     "week": _week,
+    "yearweek": _yearweek,
     "microsecond": _of_one(lambda value: f"(date_part('microsecond', {as_time(value)}) % 1000000)"),
     "dayofweek": _of_one(lambda value: f"(date_part('dow', {as_time(value)}) + 1)"),
     "weekday": _of_one(lambda value: f"((date_part('dow', {as_time(value)}) + 6) % 7)"),

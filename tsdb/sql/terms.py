@@ -116,17 +116,25 @@ class _TermReader(TokenReader):
         return Bucket(column, width, _MONDAY if width == 7 * _DAY else None, is_calendar=True)
 
     def _bin(self) -> Bucket:
-        self.word("INTERVAL")
-        token = self.next()
-        width = _interval_ns(unquote(token, self.dialect)) if token.kind == TokenKind.STRING else None
+        number, unit = self._interval()
+        width = _interval_ns(number, unit)
         if width is None:
             raise Unread("the interval of date_bin does not have a fixed width")
         self.operator(",")
         column = self.column()
         origin, is_utc = self._origin() if self.take_operator(",") else (None, False)
         self.operator(")")
-        unit = unquote(token, self.dialect).strip().partition(" ")[2].strip().lower()
         return Bucket(column, width, origin, is_utc, is_calendar=unit.startswith(("day", "week")))
+
+    def _interval(self) -> tuple[str, str]:
+        """Read `INTERVAL '5 minutes'`, `INTERVAL '5' MINUTE` or `INTERVAL 5 MINUTE`: a number and a unit."""
+        self.word("INTERVAL")
+        token = self.next()
+        text = unquote(token, self.dialect) if token.kind == TokenKind.STRING else token.text
+        number, _, unit = text.strip().partition(" ")
+        if not unit and self.tokens[self.at].kind == TokenKind.WORD:
+            unit = self.next().text
+        return number, unit.strip().lower()
 
     def _origin(self) -> tuple[int, bool]:
         """Read what date_bin counts from: a time in its plainest form, local or of UTC."""
@@ -178,10 +186,9 @@ class _TermReader(TokenReader):
         return column
 
 
-def _interval_ns(text: str) -> int | None:
-    """Return the length of `5 minutes`; None for what is not one number of one fixed unit."""
-    number, _, unit = text.strip().partition(" ")
-    width = _INTERVALS_NS.get(unit.strip().lower().removesuffix("s"))
+def _interval_ns(number: str, unit: str) -> int | None:
+    """Return the length of `5`, `minutes`; None for what is not one number of one fixed unit."""
+    width = _INTERVALS_NS.get(unit.removesuffix("s"))
     if width is None or not number.isdigit() or not int(number):
         return None
     return int(number) * width

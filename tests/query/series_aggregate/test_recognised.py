@@ -61,6 +61,8 @@ def both(made: World, text: str) -> tuple[pa.Table, pa.Table]:
         "SELECT date_trunc('hour', ts) AS bucket, host, avg(f) AS f FROM t GROUP BY 1, 2 ORDER BY 1, 2",
         "SELECT host h, date_trunc('day', ts) b, max(n) m FROM t WHERE t.host <> 'h1' GROUP BY b, h ORDER BY b, h",
         "SELECT date_bin(INTERVAL '30 minutes', ts) AS b, sum(n) FROM t GROUP BY b ORDER BY b DESC LIMIT 3",
+        "SELECT date_bin(INTERVAL '30' MINUTE, ts) AS b, sum(n) FROM t GROUP BY b ORDER BY b DESC LIMIT 3",
+        "SELECT date_bin(INTERVAL 30 MINUTE, ts), sum(n) FROM t GROUP BY 1 ORDER BY 1",
         "SELECT date_trunc('minute', ts) AS b, max(f) FROM t WHERE ts < TIMESTAMP '1970-01-01 12:00:00' "
         "GROUP BY 1 ORDER BY 1 DESC LIMIT 5 OFFSET 1",
         "SELECT date_trunc('hour', ts) AS b, count(*) FROM public.t GROUP BY b ORDER BY b LIMIT 2",

@@ -200,6 +200,40 @@ def test_what_clients_set_and_begin_unasked_succeeds(server: Served, statement: 
     assert server.fetch(statement) == ()
 
 
+def test_a_variable_keeps_the_time_zone_for_the_end_of_a_dump(server: Served) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        for text in (
+            "SET time_zone = 'Asia/Tokyo'",
+            "/*!40103 SET @OLD_TIME_ZONE=@@TIME_ZONE */",
+            "/*!40103 SET TIME_ZONE='+00:00' */",
+            "/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */",
+            "SELECT @@time_zone",
+        ):
+            cursor.execute(text)
+        assert cursor.fetchall() == (("Asia/Tokyo",),)
+        with pytest.raises(pymysql.err.MySQLError, match="@NEVER_SET"):
+            cursor.execute("SET time_zone = @NEVER_SET")
+
+
+def test_views_of_dumps_are_restored(server: Served) -> None:
+    for text in (
+        "/*M!999999\\- enable the sandbox mode */ \n\n/*!40101 SET @OLD_CHARACTER_SET_CLIENT=@@CHARACTER_SET_CLIENT */",
+        "/*!50001 CREATE VIEW `dumped` AS SELECT\n 1 AS `one`*/;",
+        "/*!50001 DROP VIEW IF EXISTS `dumped`*/;",
+        "/*!50001 CREATE ALGORITHM=UNDEFINED */\n/*!50013 DEFINER=`root`@`%` SQL SECURITY DEFINER */\n"
+        "/*!50001 VIEW `dumped` AS select 2 AS `two` */;",
+    ):
+        assert server.fetch(text) == ()
+    assert server.fetch("SELECT two FROM dumped") == ((2,),)
+    listed = server.fetch(
+        "SELECT CHECK_OPTION, DEFINER, SECURITY_TYPE, CHARACTER_SET_CLIENT, COLLATION_CONNECTION"
+        " FROM information_schema.views WHERE table_name = 'dumped'"
+    )
+    # Programs that dump views take all of these for text.
+    assert listed == (("NONE", "tsdb@%", "INVOKER", "utf8", "utf8_bin"),)
+    server.fetch("DROP VIEW dumped")
+
+
 def test_what_is_set_is_what_the_variable_shows(server: Served) -> None:
     with server.connect() as connection, connection.cursor() as cursor:
         assert connection.get_autocommit()

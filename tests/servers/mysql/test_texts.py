@@ -52,6 +52,9 @@ def test_a_text_without_a_statement_is_refused(text: str) -> None:
 
 def test_a_comment_for_servers_that_know_it_is_a_statement() -> None:
     assert executable_comment("/*!40101 SET NAMES utf8 */;") == "SET NAMES utf8"
+    assert executable_comment("/*M!999999\\- enable the sandbox mode */ \n-- x\n/*!40101 SET a=@@b */") == "SET a=@@b"
+    parts = ("CREATE ALGORITHM=UNDEFINED", "DEFINER=`r`@`%` SQL SECURITY DEFINER", "VIEW `v` AS SELECT 1")
+    assert executable_comment("\n".join(f"/*!50001 {each} */" for each in parts)) == "CREATE VIEW `v` AS SELECT 1"
     assert executable_comment("/* SET NAMES utf8 */") is None
     assert executable_comment("SELECT 1 /*!40101 , 2 */") is None
 

@@ -41,14 +41,28 @@ def set_many(statement: SetMany, services: Services, session: Session) -> Affect
 def set_variable(statement: SetVariable, services: Services, session: Session) -> Affected:
     """Set one variable. An unknown one is an error, or a warning where clients set what other servers have."""
     setter = _SETTERS.get(statement.name)
+    values = tuple(_resolved(each, session) for each in statement.values)
     if setter is not None:
-        setter(statement.values, session)
+        setter(values, session)
     elif session.channel in (Channel.MYSQL, Channel.POSTGRES):
         session.warnings.append(f"Unsupported set variable {statement.name.upper()}")
-        session.variables[statement.name] = ", ".join(statement.values)
+        session.variables[statement.name] = ", ".join(values)
     else:
         raise Unsupported(f"there is no variable {statement.name!r} to set")
     return Affected(0)
+
+
+def _resolved(value: str, session: Session) -> str:
+    """Return the value of another variable: `@name` is one that the client has set, `@@name` one of the session.
+
+    Dumps keep the time zone in a variable and set it again at their end.
+    """
+    if session.channel is not Channel.MYSQL or not value.startswith("@"):
+        return value
+    if not value.startswith("@@"):
+        return session.variables.get(value.lower(), value)
+    name = value[2:].lower().removeprefix("session.")
+    return session.time_zone if name == "time_zone" else session.variables.get(name, value)
 
 
 def _one(values: tuple[str, ...], name: str) -> str:

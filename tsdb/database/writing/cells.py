@@ -42,7 +42,12 @@ def convert_cells(cells: Sequence[Any], column: ColumnInfo, *, zone: str, is_len
     except InvalidArguments as error:
         raise CellInvalid(f"column {column.name}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
-        raise CellInvalid(f"{_first_bad(cells, column)} does not fit column {column.name}: {error}") from error
+        # A number out of range is named in words of C.
+        is_of_range = isinstance(error, OverflowError) or (
+            column.type.is_integer and isinstance(error, pa.ArrowInvalid)
+        )
+        reason = f"it is out of the range of {column.type.name}" if is_of_range else str(error)
+        raise CellInvalid(f"{_first_bad(cells, column)} does not fit column {column.name}: {reason}") from error
 
 
 def _resolve_literals(cells: Sequence[Any], kind: DataType) -> tuple[list[Any], set[type]]:

@@ -3,6 +3,7 @@
     to_char       YYYY-MM-DD HH24:MI:SS.MS TZ     letters of PostgreSQL; with `%` the format is one of strftime
     date_format   %Y-%m-%d %H:%i:%s               for MySQL clients, %i is minutes and %M the name of a month
     str_to_date   the letters of MySQL, read instead of written
+    to_timestamp, to_date with a pattern of PostgreSQL, which is put into the letters of MySQL
 
 A format without anything that stands for a part of a time is a mistake and refused.
 """
@@ -247,7 +248,8 @@ _READ = {
     "I": ("half_hour", r"\d{1,2}"), "l": ("half_hour", r"\d{1,2}"), "i": ("minute", r"\d{1,2}"),
     "S": ("second", r"\d{1,2}"), "s": ("second", r"\d{1,2}"), "f": ("fraction", r"\d{1,6}"), "p": ("half", r"[ap]m"),
     "M": ("month_name", "|".join(MONTHS)), "b": ("month_name", "|".join(each[:3] for each in MONTHS)),
-    "W": ("", "|".join(WEEKDAYS)), "a": ("", "|".join(each[:3] for each in WEEKDAYS)), "j": ("day_of_year", r"\d{1,3}"),
+    "W": ("weekday", "|".join(WEEKDAYS)), "a": ("weekday", "|".join(each[:3] for each in WEEKDAYS)),
+    "j": ("day_of_year", r"\d{1,3}"), "X": ("week_year", r"\d{4}"), "V": ("week", r"\d{1,2}"),
 }  # fmt: skip
 _READ_COMPOSED = {"T": "%H:%i:%s", "r": "%h:%i:%s %p"}
 
@@ -290,12 +292,50 @@ def read_by_format(texts: pa.Array, form: str, zone: str) -> pa.Array:
     return pc.if_else(valid, instants, pa.scalar(None, pa.timestamp("us"))).take(encoded.indices)
 
 
+_PG_READ = {
+    "YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "DDD": "%j", "HH24": "%H", "HH12": "%h", "HH": "%h", "MI": "%i",
+    "SS": "%s", "MS": "%f", "US": "%f", **dict.fromkeys((f"FF{digits}" for digits in range(1, 7)), "%f"),
+    "AM": "%p", "PM": "%p", "MONTH": "%M", "MON": "%b", "DAY": "%W", "DY": "%a",
+}  # fmt: skip
+"""By PostgreSQL's name: what MySQL calls it."""
+
+
+@lru_cache(maxsize=256)
+def _letters_of(form: str) -> str:
+    """Return a pattern of PostgreSQL in the letters of str_to_date."""
+    written, position, found = "", 0, False
+    for match in _PG.finditer(form):
+        written += form[position : match.start()].replace("%", "%%")
+        position = match.end()
+        quoted, escaped, _, word, _, _ = match.groups()
+        if word is None:
+            written += (escaped or re.sub(r"\\(.)", r"\1", quoted or "")).replace("%", "%%")
+        elif word.upper() in _PG_READ:
+            written, found = written + _PG_READ[word.upper()], True
+        else:
+            raise FunctionError(f"times are not read by {word!r}, which is in the format {form!r}")
+    if not found:
+        raise FunctionError(f"the format {form!r} names no part of a time", hint="write it like YYYY-MM-DD")
+    return written + form[position:].replace("%", "%%")
+
+
+def read_by_pattern(texts: pa.Array, form: str, zone: str) -> pa.Array:
+    """Return texts that are times of a pattern of PostgreSQL as such; any other is an error."""
+    found = read_by_format(texts, _letters_of(form), zone)
+    wrong = pc.and_(texts.is_valid(), found.is_null())
+    if pc.any(wrong).as_py():
+        raise FunctionError(f"'{texts.filter(wrong)[0]}' is no time of the format {form!r}")
+    return found
+
+
 def _read(match: re.Match[str] | None, parts: tuple[str, ...]) -> int | None:
     if match is None:
         return None
     found = dict(zip(parts, match.groups(), strict=True))
     if "short_year" in found:
         found["year"] = str(int(found["short_year"]) + (2000 if int(found["short_year"]) < 70 else 1900))
+    if "week_year" in found and "week" in found and "weekday" in found:
+        return _read_week(int(found["week_year"]), int(found["week"]), found["weekday"])
     if "year" not in found:
         return None
     month, day = int(found.get("month", 1)), int(re.sub(r"\D", "", found.get("day", "1")))
@@ -314,3 +354,13 @@ def _read(match: re.Match[str] | None, parts: tuple[str, ...]) -> int | None:
     days = int(found["day_of_year"]) - 1 if "day_of_year" in found else 0
     span = moment - _EPOCH
     return (span.days + days) * 86_400_000_000 + span.seconds * 1_000_000 + span.microseconds
+
+
+def _read_week(year: int, week: int, weekday: str) -> int | None:
+    """Return the microseconds of a day of a week that begins on Sunday; week 1 has the first Sunday of its year."""
+    if not (1 <= year <= 9998 and week <= 53):
+        return None
+    first = datetime(year, 1, 1)
+    day = [each[:3].lower() for each in WEEKDAYS].index(weekday[:3].lower())
+    days = (6 - first.weekday()) + 7 * (week - 1) + (day + 1) % 7
+    return ((first - _EPOCH).days + days) * 86_400_000_000

@@ -15,7 +15,7 @@ from datafusion import ScalarUDF
 
 from tsdb.model import InvalidTimeZone, canonical_zone, instants_of, local_times
 from tsdb.query.functions._define import STRING, Function, FunctionError, by_distinct
-from tsdb.query.functions._patterns import check_format, compile_mysql, compile_to_char, read_by_format
+from tsdb.query.functions._patterns import check_format, compile_mysql, compile_to_char, read_by_format, read_by_pattern
 from tsdb.query.functions._strftime import Moments, Piece, compile_format, format_moments
 from tsdb.query.functions._time_texts import read_instants
 from tsdb.sql.statements import Dialect
@@ -46,6 +46,14 @@ def time_functions(zone: str, dialect: Dialect = Dialect.GENERIC) -> list[Scalar
     def str_to_date(texts: pa.Array, form: pa.Array) -> pa.Array:
         return by_distinct(texts, form, pa.timestamp("us"), lambda part, text: read_by_format(part, text, zone))
 
+    def to_timestamp_pattern(texts: pa.Array, form: pa.Array) -> pa.Array:
+        return by_distinct(texts, form, _MICROSECONDS, lambda part, text: read_by_pattern(part, text, zone))
+
+    def to_date_pattern(texts: pa.Array, form: pa.Array) -> pa.Array:
+        return by_distinct(
+            texts, form, pa.date32(), lambda part, text: read_by_pattern(part, text, "UTC").cast("date32")
+        )
+
     def to_unixtime_text(texts: pa.Array) -> pa.Array:
         return unix_seconds(texts, zone)
 
@@ -61,6 +69,8 @@ def time_functions(zone: str, dialect: Dialect = Dialect.GENERIC) -> list[Scalar
         Function("date_format", (STRING, STRING), STRING, date_format, "stable").make(),
         Function("to_char", (STRING, STRING), STRING, to_char, "stable").make(),
         Function("str_to_date", (STRING, STRING), pa.timestamp("us"), str_to_date, "stable").make(),
+        Function("to_timestamp__pattern", (STRING, STRING), _MICROSECONDS, to_timestamp_pattern, "stable").make(),
+        Function("to_date__pattern", (STRING, STRING), pa.date32(), to_date_pattern, "stable").make(),
         Function("to_unixtime__text", (STRING,), pa.int64(), to_unixtime_text, "stable").make(),
         Function("to_unixtime__any", (STRING, STRING), pa.int64(), to_unixtime_any, "stable").make(),
     ]

@@ -299,7 +299,11 @@ def views_table(context: InformationContext) -> pa.Table:
         "table_schema": [view.database for view in views],
         "table_name": [view.name for view in views],
         "view_definition": [view.definition for view in views],
+        "check_option": "NONE",
         "is_updatable": "NO",
+        # A view has no owner: its tables are read with the rights of who asks.
+        "definer": f"{CATALOG}@%",
+        "security_type": "INVOKER",
         "character_set_client": CHARACTER_SET,
         "collation_connection": COLLATION,
     }

@@ -34,6 +34,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "pg_indexes": _keys.pg_indexes,
     "pg_language": _static.pg_language,
     "pg_namespace": _relations.pg_namespace,
+    "pg_proc": _static.pg_proc,
     "pg_roles": _static.pg_roles,
     "pg_settings": _static.pg_settings,
     "pg_stat_activity": _relations.pg_stat_activity,

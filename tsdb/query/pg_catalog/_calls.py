@@ -28,7 +28,9 @@ _NULL = frozenset(
         *("pg_get_partition_constraintdef", "pg_get_function_sqlbody", "pg_tablespace_location", "shobj_description"),
     }
 )
-_ZERO = frozenset({"pg_my_temp_schema", "pg_indexes_size", "pg_database_size", "pg_tablespace_size"})
+_ZERO = frozenset(
+    {"pg_my_temp_schema", "pg_indexes_size", "pg_database_size", "pg_tablespace_size", "pg_stat_get_numscans"}
+)
 
 
 class CallRewrite(NamedTuple):

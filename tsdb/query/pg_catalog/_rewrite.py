@@ -16,6 +16,11 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     FROM string_to_array(a, ',') s            FROM (SELECT string_to_array(a, ',') AS s) AS s
     CASE WHEN x IN (SELECT …) THEN …          CASE WHEN array_has((SELECT array_agg(…) …), x) THEN …
     t.typreceive <> 0                         t.typreceive <> '-': functions are given by name
+    proc.oid = t.typreceive                   proc.proname = t.typreceive
+    i.indisprimary = 't'                      i.indisprimary = true
+    CAST(x AS OID)                            CAST(x AS BIGINT)
+    "pg_class"                                pg_catalog."pg_class"
+    to_timestamp('…', 'YYYY-MM-DD')           to_timestamp__pattern('…', 'YYYY-MM-DD'); so is to_date
     _pg_expandarray(i.indkey)                 unnest(pg_expanded(i.indkey)): places and numbers of the columns of a key
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
     date(x)                                   CAST(x AS DATE)
@@ -36,7 +41,7 @@ from typing import NamedTuple
 from tsdb.query.pg_catalog._calls import rewrite_call
 from tsdb.query.pg_catalog._format import format_pieces
 from tsdb.query.pg_catalog._oids import CATALOG_CLASS_OIDS, type_number
-from tsdb.query.pg_catalog._schemas import PG_TABLES
+from tsdb.query.pg_catalog._schemas import PG_TABLES, boolean_columns
 from tsdb.query.pg_catalog._subqueries import Structure, rewrite_subquery
 from tsdb.query.pg_catalog._type_tree import rewrite_type_tree
 from tsdb.sql.lexer import Token, TokenKind
@@ -45,7 +50,7 @@ from tsdb.sql.rewrite import KEYWORDS
 _MARKERS = re.compile(
     r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|\bformat\s*\(|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
     r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b"
-    r"|\bdate\s*\(|make_timestamp|table_catalog|gen_random_uuid|\.\d{4,9}[^']{0,12}'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
+    r"|\bdate\s*\(|\bto_(?:timestamp|date)\s*\(|make_timestamp|table_catalog|gen_random_uuid|\.\d{4,9}[^']{0,12}'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
 _TABLES = frozenset(PG_TABLES)
@@ -64,6 +69,7 @@ _BEFORE_VALUES = frozenset({"SELECT", "WHERE", "AND", "OR", "NOT", "ON", "BY", "
 _UNNESTED = {"_pg_expandarray": "pg_expanded", "generate_subscripts": "pg_subscripts"}
 """Functions that answer with rows, and those that answer with the same in an array."""
 _FUNCTION_COLUMNS = frozenset({"TYPINPUT", "TYPOUTPUT", "TYPRECEIVE", "TYPSEND"})
+_BOOLEAN_COLUMNS = boolean_columns()
 _EQUALITIES = frozenset({"=", "<>", "!="})
 _MARKED_OPERAND = re.compile(r"pg_|::|\bselect\b", re.IGNORECASE)
 _BOUNDS = {
@@ -133,6 +139,8 @@ class _Rewriter:
         column = at + 2 if self._is(at + 1, ".") else at
         if self._is(column + 1, "=") and self.tokens[column].text.strip('"').lower() == "table_catalog":
             return self._catalog(at, column)
+        if token.kind == TokenKind.QUOTED:
+            return self._table(at) if not self._is(at - 1, ".") and not self._is(at + 1, ".") else at + 1
         if token.kind != TokenKind.WORD:
             return at + 1
         word = token.word
@@ -206,11 +214,37 @@ class _Rewriter:
             self._untitled += 1
             return self._replace(at, at + 1, f'NULL AS "?column?{self._untitled}"')
         if word.lower() in _TABLES and self.structure.is_relation(at):
-            self.edits.append(PgEdit(self.tokens[at].start, self.tokens[at].start, "pg_catalog."))
-            return at + 1
+            return self._table(at)
         if word in ("CURRENT_SCHEMA", "CURRENT_CATALOG") and not (at and self.tokens[at - 1].word == "AS"):
             return self._replace(at, at + 1, "current_schema()" if word == "CURRENT_SCHEMA" else "current_database()")
         return self._column_cast(at)
+
+    def _table(self, at: int) -> int:
+        """A name that may be that of a table of pg_catalog."""
+        token = self.tokens[at]
+        name = token.text[1:-1] if token.kind == TokenKind.QUOTED else token.word.lower()
+        if name in _TABLES and self.structure.is_relation(at):
+            self.edits.append(PgEdit(token.start, token.start, "pg_catalog."))
+        return at + 1
+
+    def _function_column(self, first: int, after: int) -> int:
+        """A column with the name of a function, which is the number of one in PostgreSQL: `p.oid = t.typreceive`."""
+        numbers = [first - 2] if self._is(first - 1, "=") else []
+        if self._is(after, "="):
+            numbers.append(after + (3 if self._is(after + 2, ".") else 1))
+        for number in numbers:
+            if self.tokens[number].word == "OID":
+                self._replace(number, number + 1, "proname")
+        return after
+
+    def _boolean_column(self, after: int) -> int:
+        """A column of truth values that is compared with one as text: `i.indisprimary = 't'`."""
+        value = after + 1
+        if self.tokens[after].text not in _EQUALITIES or self.tokens[value].kind != TokenKind.STRING:
+            return after
+        written = self._string(value).strip().lower()
+        found = next((each for each in ("true", "false") if written and each.startswith(written)), None)
+        return after if found is None else self._replace(value, value + 1, found)
 
     def _is_whole_item(self, at: int) -> bool:
         """Whether a token is all of what one column of the result is made of; the engine wants such columns named."""
@@ -262,6 +296,11 @@ class _Rewriter:
         name = self.tokens[at].text.lower()
         if name == "cast" and self.tokens[close - 1].word == "REGCLASS":
             return self._cast_class(at, close)
+        if name == "cast" and self.tokens[close - 1].word == "OID":
+            self._replace(close - 1, close, "BIGINT")
+            return at + 1
+        if name in ("to_timestamp", "to_date") and len(arguments) == 2:
+            return self._by_pattern(at, arguments[1])
         if name == "cast":
             marks = [each for each in self.structure.level(at + 2, close) if self.tokens[each].word == "AS"]
             self._keep_microseconds(marks[-1] - 1 if marks else at, marks[-1] + 1 if marks else at)
@@ -319,6 +358,12 @@ class _Rewriter:
         if is_literal and self.tokens[kind].word in _TIMES and not self._is(kind + 1, "("):
             end = self.tokens[kind].end
             self.edits.append(PgEdit(end, end, "(6)"))
+
+    def _by_pattern(self, at: int, form: tuple[int, int]) -> int:
+        """Read a time by a pattern of PostgreSQL; the engine's own functions know those with `%`."""
+        first, after = form
+        is_own = after == first + 1 and self.tokens[first].kind == TokenKind.STRING and "%" in self.tokens[first].text
+        return at + 1 if is_own else self._replace(at, at + 1, f"{self.tokens[at].text.lower()}__pattern")
 
     def _moment(self, arguments: Sequence[tuple[int, int]]) -> str | None:
         """The time that six numbers tell, each perhaps cast; None if they are something else."""
@@ -459,11 +504,14 @@ class _Rewriter:
         return self._is(close + 1, ".") and behind is not None and behind.kind == TokenKind.WORD and not is_called
 
     def _cast_class(self, at: int, close: int) -> int:
-        """`CAST('t' AS REGCLASS)` is the number of the table; of anything else it is that thing, as a number."""
+        """`CAST('t' AS REGCLASS)` is the number of the table; so it is of other texts; a number stays one."""
         if self.tokens[at + 2].kind == TokenKind.STRING and at + 5 == close:
             name = self._string(at + 2)
             return self._replace(at, close + 1, name if name.isdigit() else _class_lookup(name))
-        self.edits.append(PgEdit(self.tokens[close - 1].start, self.tokens[close - 1].end, "BIGINT"))
+        if self._is(close - 3, ")") and self._text_start(close - 3) == at + 2:
+            self._replace(close - 2, close, "")
+            return self._replace(at, at + 1, "pg_class_number")
+        self._replace(close - 1, close, "BIGINT")
         return at + 1
 
     def _remove_tail(self, after: int, close: int) -> None:
@@ -523,6 +571,10 @@ class _Rewriter:
     def _column_cast(self, at: int) -> int:
         """`c.oid::regclass::text` is the name of the relation; without `::text` it stays a number, see `_cast`."""
         after = self._name_end(at) if not (at and self._is(at - 1, ".")) else at + 1
+        if self.tokens[after - 1].word in _FUNCTION_COLUMNS:
+            return self._function_column(at, after)
+        if self.tokens[after - 1].word.lower() in _BOOLEAN_COLUMNS:
+            return self._boolean_column(after)
         kind, behind = self._cast_type(after)
         second, behind_text = self._cast_type(behind)
         if kind == "regtype" and second in _TEXT_TYPES:

@@ -23,6 +23,7 @@ _COLUMNS: dict[str, str] = {
         attstattarget:i16 attcollation:i32 attacl:texts? attoptions:texts? attfdwoptions:texts? attmissingval?""",
     "pg_auth_members": """oid:i32 roleid:i32 member:i32 grantor:i32 admin_option:bool inherit_option:bool
         set_option:bool""",
+    "pg_available_extensions": "name default_version? installed_version? comment?",
     "pg_cast": "oid:i32 castsource:i32 casttarget:i32 castfunc:i32 castcontext castmethod",
     "pg_class": """oid:i32 relname relnamespace:i32 reltype:i32 reloftype:i32 relowner:i32 relam:i32 relfilenode:i32
         reltablespace:i32 relpages:i32 reltuples:f32 relallvisible:i32 reltoastrelid:i32 relhasindex:bool
@@ -37,6 +38,8 @@ _COLUMNS: dict[str, str] = {
         conislocal:bool coninhcount:i16 connoinherit:bool conkey:shorts?
         confkey:shorts? conpfeqop? conppeqop? conffeqop?
         confdelsetcols? conexclop? conbin?""",
+    "pg_conversion": """oid:i32 conname connamespace:i32 conowner:i32 conforencoding:i32 contoencoding:i32 conproc
+        condefault:bool""",
     "pg_database": """oid:i32 datname datdba:i32 encoding:i32 datlocprovider datistemplate:bool datallowconn:bool
         datconnlimit:i32 datlastsysoid:i32 datfrozenxid:i32 datminmxid:i32 dattablespace:i32 datcollate datctype
         daticulocale? daticurules? datcollversion? datacl:texts?""",
@@ -68,6 +71,7 @@ _COLUMNS: dict[str, str] = {
         oprcode:i32""",
     "pg_partitioned_table": """partrelid:i32 partstrat partnatts:i16 partdefid:i32 partattrs? partclass? partcollation?
         partexprs?""",
+    "pg_policies": "schemaname tablename policyname permissive roles:texts? cmd qual? with_check?",
     "pg_policy": "oid:i32 polname polrelid:i32 polcmd polpermissive:bool polroles? polqual? polwithcheck?",
     "pg_proc": """oid:i32 proname pronamespace:i32 proowner:i32 prolang:i32 procost:f32 prorows:f32 provariadic:i32
         prosupport prokind prosecdef:bool proleakproof:bool proisstrict:bool proretset:bool provolatile proparallel
@@ -85,6 +89,8 @@ _COLUMNS: dict[str, str] = {
         oid:i32""",
     "pg_sequence": """seqrelid:i32 seqtypid:i32 seqstart:i64 seqincrement:i64 seqmax:i64 seqmin:i64 seqcache:i64
         seqcycle:bool""",
+    "pg_sequences": """schemaname sequencename sequenceowner data_type start_value:i64 min_value:i64 max_value:i64
+        increment_by:i64 cycle:bool cache_size:i64 last_value:i64?""",
     "pg_settings": """name setting? unit? category short_desc extra_desc? context vartype source min_val? max_val?
         enumvals:texts? boot_val? reset_val? sourcefile? sourceline:i32? pending_restart:bool""",
     "pg_shdescription": "objoid:i32 classoid:i32 description",
@@ -102,6 +108,7 @@ _COLUMNS: dict[str, str] = {
     "pg_trigger": """oid:i32 tgrelid:i32 tgparentid:i32 tgname tgfoid:i32 tgtype:i16 tgenabled tgisinternal:bool
         tgconstrrelid:i32 tgconstrindid:i32 tgconstraint:i32 tgdeferrable:bool tginitdeferred:bool tgnargs:i16
         tgattr? tgargs? tgqual? tgoldtable? tgnewtable?""",
+    "pg_ts_config": "oid:i32 cfgname cfgnamespace:i32 cfgowner:i32 cfgparser:i32",
     "pg_type": """oid:i32 typname typnamespace:i32 typowner:i32 typlen:i16 typbyval:bool typtype typcategory
         typispreferred:bool typisdefined:bool typdelim typrelid:i32 typsubscript typelem:i32 typarray:i32 typinput
         typoutput typreceive typsend typmodin typmodout typanalyze typalign typstorage typnotnull:bool typbasetype:i32
@@ -115,7 +122,17 @@ PG_TABLES: tuple[str, ...] = tuple(_COLUMNS)
 """The names of all tables of pg_catalog, sorted."""
 
 
+_PREFIXES = ("att", "con", "dat", "ind", "pro", "rel", "rol", "typ")
+
+
 @cache
 def pg_schema_of(name: str) -> pa.Schema:
     """Return the columns of a table of pg_catalog; KeyError when there is none of that name."""
     return parse_schema(_COLUMNS[name])
+
+
+def boolean_columns() -> frozenset[str]:
+    """Return the columns of truth values whose names nobody else gives to a column."""
+    columns = " ".join(_COLUMNS.values()).split()
+    names = (each.partition(":") for each in columns)
+    return frozenset(name for name, _, kind in names if kind.rstrip("?") == "bool" and name.startswith(_PREFIXES))

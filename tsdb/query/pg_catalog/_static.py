@@ -17,6 +17,8 @@ _UNDERSCORED = frozenset({
 })  # fmt: skip
 """Types whose functions have an underscore in their names: `date_recv`, but `int4recv`."""
 _CATALOG_NAMESPACE = _oids.namespace_oid("pg_catalog")
+_INTERNAL_LANGUAGE = 12
+_FIRST_FUNCTION_OID = 6_000
 
 
 def pg_type(context: InformationContext) -> pa.Table:
@@ -65,6 +67,35 @@ def _pg_type() -> pa.Table:
         "typcollation": [_oids.DEFAULT_COLLATION_OID if each.category == "S" else 0 for each in types],
     }
     return build_table(pg_schema_of("pg_type"), len(types), columns)
+
+
+def pg_proc(context: InformationContext) -> pa.Table:
+    """The functions that types name, which is where drivers look for them."""
+    verbs = ("typinput", "typoutput", "typreceive", "typsend")
+    names = sorted({name for verb in verbs for name in _pg_type().column(verb).to_pylist()})
+    columns = {
+        "oid": [_FIRST_FUNCTION_OID + at for at in range(len(names))],
+        "proname": names,
+        "pronamespace": _CATALOG_NAMESPACE,
+        "proowner": _oids.OWNER_OID,
+        "prolang": _INTERNAL_LANGUAGE,
+        "procost": 1.0,
+        "prorows": 0.0,
+        "provariadic": 0,
+        "prosupport": "-",
+        "prokind": "f",
+        "prosecdef": False,
+        "proleakproof": False,
+        "proisstrict": True,
+        "proretset": False,
+        "provolatile": "i",
+        "proparallel": "s",
+        "pronargs": 1,
+        "pronargdefaults": 0,
+        "prorettype": 0,
+        "prosrc": names,
+    }
+    return build_table(pg_schema_of("pg_proc"), len(names), columns)
 
 
 def pg_am(context: InformationContext) -> pa.Table:
@@ -142,7 +173,7 @@ def pg_collation(context: InformationContext) -> pa.Table:
 
 def pg_language(context: InformationContext) -> pa.Table:
     columns = {
-        "oid": 12,
+        "oid": _INTERNAL_LANGUAGE,
         "lanname": "internal",
         "lanowner": _oids.OWNER_OID,
         "lanispl": False,

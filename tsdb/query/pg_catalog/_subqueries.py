@@ -23,6 +23,7 @@ LIVE_TABLES = frozenset(
             "pg_indexes",
             "pg_language",
             "pg_namespace",
+            "pg_proc",
             "pg_roles",
             "pg_settings",
             "pg_stat_activity",

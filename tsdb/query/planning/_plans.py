@@ -7,14 +7,14 @@ when it limits `numbers` to more than its usual rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionContext
 
 from tsdb.errors import TsdbError
-from tsdb.query._datafusion_texts import SAME_NAMES, SCAN_LIMIT
+from tsdb.query._datafusion_texts import COLUMN_AND_ALIAS, SAME_NAMES, SCAN_LIMIT
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, located, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.lifetime import QueryLife
@@ -24,7 +24,7 @@ from tsdb.query.planning._records import result_schema
 from tsdb.query.session import Session
 from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, TableLookup, series_functions
 from tsdb.sql.expansion import calls_depth
-from tsdb.sql.rewrite import header_of, name_of_same, rename_item
+from tsdb.sql.rewrite import header_of, name_of_same, rename_alias, rename_item
 from tsdb.sql.statements import Dialect
 
 _NUMBERS_LIMIT = re.compile(SCAN_LIMIT.format(table=NUMBERS))
@@ -135,7 +135,7 @@ def _parser_dialect(job: Job) -> Dialect:
 def _plan_text(context: SessionContext, job: Job) -> DataFrame:
     """Have a text planned; result columns of the same name get distinct ones, which `_with_headers` undoes."""
     texts: Iterator[str] = iter((job.text,))
-    refused: tuple[int, int] | None = None
+    refused: Sequence[str] | None = None
     for _ in range(SAME_NAMES_MAX):
         text = next(texts, None)
         if text is None:
@@ -143,14 +143,20 @@ def _plan_text(context: SessionContext, job: Job) -> DataFrame:
         try:
             return context.sql_with_options(text, READ_ONLY)
         except Exception as error:
-            match = SAME_NAMES.search(str(error))
+            match = SAME_NAMES.search(str(error)) or COLUMN_AND_ALIAS.search(str(error))
             if match is None:
                 raise located(error, text, job.written, lambda each: _parse(context, each)) from error
-            same = (int(match[1]), int(match[3]))
-            if same != refused:
-                # That one is another pair shows that the item of the pair before was found.
-                refused, texts = same, rename_item(text, job.session.dialect, *same, match[2])
+            if match.groups() != refused:
+                # That others are refused now shows that the items of those before were found.
+                refused, texts = match.groups(), _renamed(text, job.session.dialect, match)
     return context.sql_with_options(job.text, READ_ONLY)
+
+
+def _renamed(text: str, dialect: Dialect, match: re.Match[str]) -> Iterator[str]:
+    """Return texts with other names for the columns that are refused, one of which may be accepted."""
+    if match.re is SAME_NAMES:
+        return rename_item(text, dialect, int(match[1]), int(match[3]), match[2])
+    return rename_alias(text, dialect, match[1])
 
 
 def _parse(context: SessionContext, text: str) -> object:

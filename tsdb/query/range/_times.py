@@ -61,7 +61,8 @@ class Times:
             return None
         origin = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.origin % width * tick_ms)
         start = origin.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        return f"date_bin(INTERVAL '{width * tick_ms} milliseconds', {column}, TIMESTAMP '{start}Z')"
+        # A unit outside of the string: MySQL's dialect knows no other.
+        return f"date_bin(INTERVAL '{width * tick_ms}' MILLISECOND, {column}, TIMESTAMP '{start}Z')"
 
     def from_column(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return slots of a column's type as integers: the way back."""

@@ -68,6 +68,10 @@ def ending_in_error(packets: Packets, answer: PacketEncoder) -> Packets:
         yield answer.error(_Unexpected(f"{type(error).__name__}: {error}"))
 
 
+_EXECUTED = statements.SetVariable | statements.SetMany | statements.CreateView | statements.DropView
+"""What is executed when it stands in a comment for servers that know it."""
+
+
 class Statements:
     """Runs the statements of one connection."""
 
@@ -125,7 +129,7 @@ class Statements:
             found = parse(text, session.dialect)
         except (InvalidSyntax, Unsupported):
             found = []
-        if len(found) == 1 and isinstance(found[0].statement, statements.SetVariable | statements.SetMany):
+        if len(found) == 1 and isinstance(found[0].statement, _EXECUTED):
             for _ in self._database.execute(text, session):
                 pass
         else:

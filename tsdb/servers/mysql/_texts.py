@@ -2,9 +2,10 @@
 
 - Clients write bytes into the text itself: `_binary'…'`. They become a hexadecimal literal, so that the text can be
   decoded.
-- A comment that begins with `/*!` is a statement for servers that know it. `SET` is executed; other such comments of
-  dumps, about keys and locks, have no effect here and are skipped with a warning. Dumps also begin with
-  `CREATE DATABASE /*!32312 IF NOT EXISTS*/ …`, whose condition counts.
+- A comment that begins with `/*!` is a statement for servers that know it. `SET` and what is about views is executed;
+  other such comments of dumps, about keys and locks, have no effect here and are skipped with a warning. A view may be
+  spread over several of them. Dumps also begin with `CREATE DATABASE /*!32312 IF NOT EXISTS*/ …`, whose condition
+  counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ _BINARY = re.compile(
 )
 _ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\x00", b"b": b"\b", b"Z": b"\x1a"}
-_EXECUTABLE = re.compile(r"\s*/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
+_COMMENT = r"/\*(?!!).*?\*/|(?:--[ \t]|\#)[^\n]*\n"
+_EXECUTABLE = re.compile(rf"(?:\s|{_COMMENT}|(?!))*+/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
+_SEAM = re.compile(r"\s*\*/\s*/\*!\d*\s*")
+_VIEW = re.compile(
+    r"\A(create\s+(?:or\s+replace\s+)?)(?:algorithm\s*=\s*\w+\s+)?(?:definer\s*=\s*\S+\s+)?(?:sql\s+security\s+\w+\s+)?"
+    r"(view\b)",
+    re.IGNORECASE,
+)
+_EXECUTABLE_WITHIN = 1024
+"""Where it begins at the latest: dumps have comments before it."""
 _CONDITION = re.compile(r"\A(\s*(?:create|drop)\s+\w+\s+)/\*!\d*\s*(if\s+(?:not\s+)?exists)\s*\*/", re.IGNORECASE)
 _URGENT = re.compile(r"\s*(?:/\*.*?\*/\s*)*(?:kill\b|show\s+(?:full\s+)?processlist\b)", re.DOTALL | re.IGNORECASE)
 _KILL = re.compile(r"\s*kill\s+(?:connection\s+)?(\d{1,19})\s*;?\s*", re.IGNORECASE)
@@ -70,9 +80,9 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def executable_comment(text: str) -> str | None:
-    """Return the statement inside of a text that is nothing but `/*!40101 … */`, None for any other text."""
-    match = _EXECUTABLE.fullmatch(text) if "/*!" in text[:64] else None
-    return None if match is None else match[1]
+    """Return the statement inside of a text that is nothing but `/*!40101 … */`, perhaps behind comments; else None."""
+    match = _EXECUTABLE.fullmatch(text) if "/*!" in text[:_EXECUTABLE_WITHIN] else None
+    return None if match is None else _VIEW.sub(r"\1\2", _SEAM.sub(" ", match[1]))
 
 
 def is_urgent(text: str) -> bool:

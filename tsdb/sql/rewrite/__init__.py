@@ -30,7 +30,7 @@ from tsdb.sql.rewrite._layout import KEYWORDS, TokenLayout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
 from tsdb.sql.rewrite._null_members import edit_null_members
 from tsdb.sql.rewrite._refused import refuse_clauses
-from tsdb.sql.rewrite._same_names import name_of_same, rename_item
+from tsdb.sql.rewrite._same_names import name_of_same, rename_alias, rename_item
 from tsdb.sql.rewrite._tables import (
     ColumnTypes,
     TableRef,
@@ -63,6 +63,7 @@ __all__ = [
     "reads_in_order",
     "redefined_names",
     "refuse_clauses",
+    "rename_alias",
     "rename_item",
     "rewrite",
 ]

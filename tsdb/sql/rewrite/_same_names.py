@@ -1,8 +1,8 @@
 """Result columns with the same name: the query engine refuses them, SQL does not.
 
 The second of two is planned under a name that says which one it repeats, `same__0__1`, and gets its name back in the
-result. So does the first, as `own__` and the name in hexadecimal digits, if the second is a column that only ORDER BY
-names, as in `SELECT v::INT FROM t ORDER BY v`.
+result. So does the first, as `own__` and the name in hexadecimal digits, if the second is a column of a wildcard, or
+one that only ORDER BY names, as in `SELECT v::INT FROM t ORDER BY v`; and an alias that is also the name of a column.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tsdb.sql.lexer import tokenize
+from tsdb.sql.lexer import tokenize, unquote
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.rewrite._refused import behind_operand
@@ -35,30 +35,54 @@ def name_of_same(name: str, before: Sequence[str]) -> str | None:
 def rename_item(text: str, dialect: Dialect, first: int, second: int, name: str) -> Iterator[str]:
     """Name an item of the outermost query after another one; positions are those of columns, which have a `name`.
 
-    Which item a column comes from is not known behind a wildcard, so that each of those there is tried.
+    Which item a column comes from is not known behind a wildcard, so that each of those there is tried. A column of the
+    wildcard itself cannot be named: the item before it that has the same name is.
     """
     layout = TokenLayout(text, tokenize(text, dialect))
-    lists = [
-        _items(layout, index + 1)
-        for index, word in enumerate(layout.words)
-        if word == "SELECT" and layout.depths[index] == 0
-    ]
+    lists = _lists(layout)
     if not lists:
         return
-    wildcard = next((number for number, (_, end) in enumerate(lists[0]) if layout.is_operator(end, "*")), second)
-    if second >= len(lists[0]) and wildcard >= second:
-        # Only ORDER BY names the second.
-        positions, renamed = range(first, first + 1), _own_name(layout, dialect, name)
+    wildcard = next((number for number, (_, end) in enumerate(lists[0]) if layout.is_operator(end, "*")), None)
+    again = f"same__{first}__{second}"
+    if wildcard is not None and wildcard <= second:
+        # From the end: of the two items, the second is named.
+        last = min(len(lists[0]), second) - 1
+        choices = [(position, again) for position in range(last, wildcard, -1)]
+        if first < wildcard:
+            choices.append((first, _own(_header(layout, dialect, lists[0][first], name))))
+    elif second < len(lists[0]):
+        choices = [(second, again)]
     else:
-        positions = range(second, second + 1) if wildcard >= second else range(wildcard + 1, min(len(lists[0]), second))
-        renamed = f"same__{first}__{second}"
-    for position in positions:
+        # Only ORDER BY names the second.
+        choices = [(first, _own_name(layout, dialect, name))]
+    for position, renamed in choices:
         edits = Edits(text)
         for items in lists:
             if position < len(items):
                 _rename(layout, edits, items[position], renamed)
         if edits:
             yield edits.render()
+
+
+def rename_alias(text: str, dialect: Dialect, name: str) -> Iterator[str]:
+    """Name the items of the outermost query in another way that have an alias which is also the name of a column."""
+    layout = TokenLayout(text, tokenize(text, dialect))
+    edits = Edits(text)
+    for items in _lists(layout):
+        for item in items:
+            if _has_alias(layout, item) and unquote(layout.tokens[item[1]], dialect) == name:
+                _rename(layout, edits, item, _own(name))
+    if edits:
+        yield edits.render()
+
+
+def _lists(layout: TokenLayout) -> list[list[tuple[int, int]]]:
+    """Return the items of the outermost query, of each part of a UNION."""
+    return [
+        _items(layout, index + 1)
+        for index, word in enumerate(layout.words)
+        if word == "SELECT" and layout.depths[index] == 0
+    ]
 
 
 def _own_name(layout: TokenLayout, dialect: Dialect, name: str) -> str:
@@ -71,7 +95,18 @@ def _own_name(layout: TokenLayout, dialect: Dialect, name: str) -> str:
     is_qualified = any(layout.is_operator(index, ".") for index in range(order, len(layout.tokens)))
     if dialect is Dialect.POSTGRESQL and not is_qualified and last.isidentifier():
         return f'"{last}"'
+    return _own(name)
+
+
+def _own(name: str) -> str:
     return f"own__{name.encode().hex()}"
+
+
+def _header(layout: TokenLayout, dialect: Dialect, item: tuple[int, int], name: str) -> str:
+    """Return the heading of an item with a name: a column and an alias have their own, without a table."""
+    start, end = item
+    is_column = all(layout.is_name(index) or layout.is_operator(index, ".") for index in range(start, end + 1))
+    return unquote(layout.tokens[end], dialect) if is_column or _has_alias(layout, item) else name
 
 
 def _items(layout: TokenLayout, start: int) -> list[tuple[int, int]]:
@@ -100,10 +135,14 @@ def _is_distinct_from(layout: TokenLayout, index: int) -> bool:
 
 
 def _rename(layout: TokenLayout, edits: Edits, item: tuple[int, int], name: str) -> None:
-    start, end = item
-    tokens = layout.tokens
-    has_alias = end > start and layout.is_name(end) and not layout.is_operator(end - 1, ".")
-    if has_alias and (layout.word(end - 1) == "AS" or behind_operand(layout, end)):
-        edits.replace(tokens[end].start, tokens[end].end, name)
+    end = layout.tokens[item[1]]
+    if _has_alias(layout, item):
+        edits.replace(end.start, end.end, name)
     else:
-        edits.insert(tokens[end].end, f" AS {name}")
+        edits.insert(end.end, f" AS {name}")
+
+
+def _has_alias(layout: TokenLayout, item: tuple[int, int]) -> bool:
+    start, end = item
+    is_named = end > start and layout.is_name(end) and not layout.is_operator(end - 1, ".")
+    return is_named and (layout.word(end - 1) == "AS" or behind_operand(layout, end))
