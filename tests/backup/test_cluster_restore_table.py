@@ -90,6 +90,27 @@ def test_a_table_of_a_backup_with_its_partitions(frontend: Frontend) -> None:
         frontend.restore("latest", "public.cpu", "cpu_again")
 
 
+def test_one_of_the_metrics_that_share_regions(frontend: Frontend) -> None:
+    world = frontend.world
+    world.run(
+        "CREATE TABLE phy (ts TIMESTAMP TIME INDEX, val DOUBLE) ENGINE = metric WITH (physical_metric_table = '')"
+    )
+    for name in ("up", "load"):
+        columns = "(ts TIMESTAMP TIME INDEX, val DOUBLE, job STRING PRIMARY KEY)"
+        world.run(f"CREATE TABLE {name} {columns} ENGINE = metric WITH (on_physical_table = 'phy')")
+        world.run(f"INSERT INTO {name} (ts, val, job) VALUES (1, 1.5, 'api'), (2, 2.5, 'web')")
+    world.back_up()
+    world.run("INSERT INTO up (ts, val, job) VALUES (3, 3.5, 'api')")
+    to_time = format_time(world.now())
+    world.run("DROP TABLE up")
+    assert frontend.restore("latest", "up") == 2
+    assert world.run("SELECT job, val FROM up ORDER BY job") == [("api", 1.5), ("web", 2.5)]
+    assert frontend.restore("latest", "up", "up_then", to_time) == 3
+    assert world.run("SELECT count(*), sum(val) FROM up_then") == [(3, 7.5)]
+    assert world.run("SELECT count(*) FROM load") == [(2,)]
+    assert frontend.tables() == {"cpu", "phy", "load", "up", "up_then"}
+
+
 def test_a_table_as_it_was_at_a_time(frontend: Frontend) -> None:
     world = frontend.world
     region = world.catalog.table("public", "cpu").region_ids[0]

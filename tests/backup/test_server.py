@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pyarrow as pa
 from click.testing import CliRunner
 
 from tests.backup.world import opened
 from tests.cli.clients import sql, tsdb
 from tests.engine.lives import wait_until
-from tests.server_process import running
+from tests.ingest.prometheus_messages import write_request
+from tests.server_process import ServerProcess, running
 from tests.store.services import BUCKET, S3Server
 from tsdb.backup import format_time
 from tsdb.cli._commands import _tree
@@ -98,6 +103,56 @@ def test_a_server_that_is_killed_leaves_earlier_backups_whole(tmp_path: Path) ->
         _command("restore", "--from", place, "--data-home", tmp_path / name, "--backup", name)
         with opened(tmp_path / name) as db:
             assert db.sql("SELECT host FROM cpu ORDER BY host").fetchall() == hosts
+
+
+def test_metrics_of_remote_write_come_back_one_by_one_and_go_on(tmp_path: Path) -> None:
+    """They share a physical table, and therefore regions and files."""
+    up = [{"__name__": "up", "instance": name, "job": "api"} for name in ("a", "b")]
+    with running("standalone", tmp_path) as server:
+        _remote_write(
+            server, [(labels, range(1000, 11_000, 1000)) for labels in (*up, {"__name__": "load", "job": "api"})]
+        )
+        before = _samples(server, "up[1h]")
+        assert {len(values) for values in before.values()} == {10}
+        assert tsdb(server, "backup", "--to", "nightly").exit_code == 0
+        _remote_write(server, [(labels, [20_000]) for labels in up])
+        assert sql(server, "ADMIN restore_table('nightly', 'latest', 'public.up', 'up_before')") == [[20]]
+        renamed = {name.replace('"up"', '"up_before"'): values for name, values in before.items()}
+        assert _samples(server, "up_before[1h]") == renamed
+        assert _samples(server, "up[1h]") != before
+        sql(server, "DROP TABLE up")
+        assert sql(server, "ADMIN restore_table('nightly', 'latest', 'up')") == [[20]]
+        assert _samples(server, "up[1h]") == before
+        # What is sent from now on finds the table, also with a label that it did not have.
+        _remote_write(server, [(up[0], [30_000]), ({**up[1], "zone": "eu"}, [30_000])])
+        found = _samples(server, "up[1h]")
+        assert sorted(map(len, found.values())) == [1, 10, 11]
+        assert [values for name, values in found.items() if "zone" in name] == [[[30, "30"]]]
+        assert {len(values) for values in _samples(server, "load[1h]").values()} == {10}
+        assert server.stop() == 0
+    place = tmp_path / "data" / "backup" / "nightly"
+    _command("restore", "--from", place, "--data-home", tmp_path / "again" / "data", "--table", "public.up")
+    with running("standalone", tmp_path / "again") as server:
+        assert _samples(server, "up[1h]") == before
+        assert _samples(server, "load[1h]") == {}
+        _remote_write(server, [(up[0], [40_000]), ({"__name__": "load", "job": "api"}, [40_000])])
+        assert sorted(map(len, _samples(server, "up[1h]").values())) == [10, 11]
+        assert [len(values) for values in _samples(server, "load[1h]").values()] == [1]
+
+
+def _remote_write(server: ServerProcess, series: Iterable[tuple[dict[str, str], Iterable[int]]]) -> None:
+    """Send samples at so many milliseconds; the value is the second."""
+    made = [(sorted(labels.items()), [(at, at / 1000) for at in times]) for labels, times in series]
+    packed = pa.compress(write_request(made).SerializeToString(), codec="snappy", asbytes=True)
+    answer = httpx.post(f"{server.url}/v1/prometheus/write", content=packed, timeout=60)
+    assert answer.status_code == 204, answer.text
+
+
+def _samples(server: ServerProcess, query: str) -> dict[str, list[Any]]:
+    """What PromQL finds at the end of the first hour, by the labels of each series."""
+    asked = {"query": query, "time": "3600"}
+    answer = httpx.get(f"{server.url}/v1/prometheus/api/v1/query", params=asked, timeout=60).json()
+    return {json.dumps(each["metric"], sort_keys=True): each["values"] for each in answer["data"]["result"]}
 
 
 def test_data_log_and_backups_in_buckets(s3_server: S3Server, tmp_path: Path) -> None:

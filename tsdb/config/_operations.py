@@ -58,9 +58,9 @@ class MemoryOptions(Section):
 
     limit: MemoryLimitValue = Field(
         default=Size.parse("4GB"),
-        description="Memory of the server and its worker processes together, at least 256MB. Pages of files "
-        "do not count. Write buffer, caches, merges and queries share it. When it runs short, caches shrink, regions are flushed and large queries are "
-        "refused. Unset: half of the memory, at most 4GiB.",
+        description="Memory of the server and its worker processes together, at least 256MB. Pages of files do not "
+        "count. Write buffer, caches, merges and queries share it. When it runs short, caches shrink, regions are "
+        "flushed and large queries are refused. Unset: half of the memory, at most 4GiB.",
     )
 
 
