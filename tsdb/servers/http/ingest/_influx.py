@@ -193,7 +193,7 @@ class InfluxRoutes:
         done = self._database.begin_ingest(
             rows, session, NEW_TABLE, hints=hints, protocol=PROTOCOL, notes_rejections=False
         )
-        return Begun(done or _DONE, [Response(status=204) for _ in group])
+        return Begun(done or _DONE, [Response(status=204)] * len(group))
 
     def _read(self, lines: bytes, precision: str, now_ns: int) -> list[TableRows]:
         if precision != AUTO:

@@ -127,7 +127,7 @@ class PrometheusRemoteRoutes:
                 # Some requests were cancelled: the others are written without them.
                 return self._write_each(group)
             if done is not None:
-                return Begun(done, [Response(status=204) for _ in group])
+                return Begun(done, [Response(status=204)] * len(group))
         return self._write_samples(group, samples)
 
     def _write_again(self, group: Sequence[tuple[Request, bytes]], error: Exception) -> Sequence[Response | Exception]:
@@ -139,7 +139,7 @@ class PrometheusRemoteRoutes:
         request, token = group[0][0], _shared_token(group)
         try:
             self._ingest(request, samples, self._session(request, token), version=1, is_alone=len(group) == 1)
-            return [Response(status=204) for _ in group]
+            return [Response(status=204)] * len(group)
         except TsdbError as error:
             # If their content is refused, nothing is written yet, and each request gets its own error.
             is_unwritten = isinstance(error, InvalidArguments) or (isinstance(error, Cancelled) and not token.has_begun)
