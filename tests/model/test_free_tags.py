@@ -20,7 +20,7 @@ def table(*tags: ColumnInfo) -> TableInfo:
 
 
 def test_tags_are_free_if_they_are_strings_that_may_be_null() -> None:
-    assert table(_HOST, _RACK).free_tags == {"host", "rack"}
+    assert table(_HOST, _RACK).free_tags == frozenset({"host", "rack"})
     assert table().free_tags == frozenset()
 
 
