@@ -170,6 +170,15 @@ class TableInfo:
         return {column.name: column for column in self.columns}
 
     @cached_property
+    def free_tags(self) -> frozenset[str] | None:
+        """The tags, if all of them are strings that any row may have or lack."""
+        is_free = all(
+            tag.type.is_string and tag.type.arrow == pa.string() and tag.nullable and tag.default is None
+            for tag in self.tags
+        )
+        return frozenset(self.primary_key) if is_free else None
+
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The table's columns in the order users see, with the metadata of their SQL types."""
         return pa.schema([column.field for column in self.columns])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.engine.errors import SchemaOutdated, StorageFull
+from tsdb.query import WriteToken
 from tsdb.servers.http import HttpApp, influx_routes, prometheus_remote_routes
 from tsdb.servers.http.ingest._gather import BEGUN_MAX, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
 from tsdb.units import Duration
@@ -304,6 +306,74 @@ async def test_work_that_ended_badly_is_recovered_on_a_thread_of_the_gathering()
     with pytest.raises(RuntimeError, match="crash"):
         await asyncio.wait_for(bad, WAIT_SECONDS)
     elsewhere.gathering.close()
+
+
+async def begin_with_token(elsewhere: Elsewhere) -> tuple[asyncio.Task[str], WriteToken]:
+    """Send a request whose write has begun."""
+    token = WriteToken()
+    sent = asyncio.ensure_future(elsewhere.gathering.run("k", "a", 1, token))
+    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
+    return sent, token
+
+
+async def test_the_answer_to_a_request_that_is_interrupted_while_it_is_written_is_waited_for() -> None:
+    elsewhere = Elsewhere()
+    sent, token = await begin_with_token(elsewhere)
+    token.enter()
+    sent.cancel()
+    await asyncio.sleep(0)
+    assert not sent.done()
+    elsewhere.begun[0][1].set_result(None)
+    assert await asyncio.wait_for(sent, WAIT_SECONDS) == "A"
+    assert token.is_over
+    elsewhere.gathering.close()
+
+
+async def test_an_answer_on_its_way_when_a_request_is_interrupted_is_the_answer() -> None:
+    elsewhere = Elsewhere()
+    sent, token = await begin_with_token(elsewhere)
+    token.enter()
+    # The loop takes the answer before the task hears that it was cancelled, and after that took effect.
+    elsewhere.begun[0][1].set_result(None)
+    sent.cancel()
+    assert await asyncio.wait_for(sent, WAIT_SECONDS) == "A"
+    elsewhere.gathering.close()
+
+
+async def test_an_answer_that_is_there_when_a_request_is_interrupted_is_the_answer() -> None:
+    elsewhere = Elsewhere()
+    sent, token = await begin_with_token(elsewhere)
+    token.enter()
+    loop = asyncio.get_running_loop()
+    elsewhere.begun[0][1].set_result(None)
+    loop.call_soon(sent.cancel)
+    assert await asyncio.wait_for(sent, WAIT_SECONDS) == "A"
+    elsewhere.gathering.close()
+
+
+async def test_a_request_that_is_interrupted_before_its_write_begins_ends_at_once_and_its_answer_is_dropped() -> None:
+    elsewhere = Elsewhere()
+    complaints: list[dict[str, object]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    sent, token = await begin_with_token(elsewhere)
+    sent.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sent
+    assert token.is_cancelled
+    elsewhere.begun[0][1].set_exception(ValueError("too late"))
+    assert await elsewhere_answers(elsewhere) == "A"
+    del sent
+    gc.collect()
+    assert complaints == []
+    elsewhere.gathering.close()
+
+
+async def elsewhere_answers(elsewhere: Elsewhere) -> str:
+    """Send another request and end it well."""
+    again, _ = await begin_with_token(elsewhere)
+    elsewhere.begun[-1][1].set_result(None)
+    return await asyncio.wait_for(again, WAIT_SECONDS)
 
 
 async def test_without_a_way_to_recover_the_error_is_the_answer() -> None:

@@ -150,7 +150,7 @@ def _prune(config: StoringConfig, place: str, *, keep: int) -> int:
     found = prune_backups(backup_places(config).open(place, creates=False), keep=keep)
     for name in found.deleted:
         print(f"deleted: {name}")
-    print(f"{len(found.kept)} backups are kept; {found.files} files ({format_bytes(found.size_bytes)}) deleted")
+    print(f"backups kept: {len(found.kept)}; files deleted: {found.files} ({format_bytes(found.size_bytes)})")
     return 0
 
 

@@ -189,9 +189,10 @@ def widen_table(rows: TableRows, table: TableInfo, names: Mapping[str, str]) -> 
     """Add the columns that a table lacks; the same table when it has them all."""
     fields = [names.get(name, name) for name in rows.fields]
     known, tags = table.by_name, rows.tag_names
-    if not all(name in known for name in (*tags, *fields)):
+    wanted = {*tags, *fields}
+    if not known.keys() >= wanted:
         return _widened(rows, table, tags, [name for name in rows.fields if names.get(name, name) not in known])
-    if len({*tags, *fields}) != len(tags) + len(fields):
+    if len(wanted) != len(tags) + len(fields):
         _check_names([*tags, *fields])
     return table, ()
 

@@ -106,11 +106,8 @@ def is_known(rows: TableRows, table: TableInfo) -> bool:
     """Whether rows can go into a table without a look at their tags: strings that any series may have or lack."""
     if rows.known is None or table.is_logical:
         return False
-    tags = {tag.name for tag in table.tags}
-    return tags.issuperset(rows.known.tag_names) and all(
-        tag.type.is_string and tag.type.arrow == pa.string() and tag.nullable and tag.default is None
-        for tag in table.tags
-    )
+    tags = table.free_tags
+    return tags is not None and tags.issuperset(rows.known.tag_names)
 
 
 def _fit_tag(fitted: Fitted, name: str, values: pa.Array) -> None:

@@ -4,8 +4,9 @@ Each interruption cancels the task of the request and leaves its reason in the r
 can tell its own interruptions from a cancellation from outside, which it must pass on.
 
 The usual request takes a few milliseconds and pays for an entry in a set. One timer serves all requests: every
-`CHECK_SECONDS` it interrupts those that have timed out and starts, for each of the others, a task that waits for the
-client to disconnect. So a timeout may come late by that much, and never early.
+`CHECK_SECONDS` it interrupts those that have timed out and starts, for each that it meets for the second time, a task
+that waits for the client to disconnect. So a timeout may come late by that much, and never early; and that a client has
+gone is noticed for requests that take longer than that.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class RequestGuard:
         "_cancelling_before",
         "_deadline",
         "_is_claimed",
+        "_is_met",
         "_request",
         "_task",
         "_watcher",
@@ -42,6 +44,8 @@ class RequestGuard:
     def __init__(self, task: asyncio.Task[object], request: Request) -> None:
         self.reason: Interruption | None = None
         self._is_claimed = False
+        self._is_met = False
+        """The timer was here: the request has taken a while."""
         self._task = task
         self._cancelling_before = task.cancelling()
         self._request = request
@@ -54,11 +58,13 @@ class RequestGuard:
             self._deadline = self._task.get_loop().time() + timeout_seconds
 
     def check(self, now: float) -> None:
-        """Interrupt the request if its time is up, and otherwise see to it that its client is watched."""
+        """Interrupt the request if its time is up; see to it that the client of one that takes a while is watched."""
         if self._deadline is not None and now >= self._deadline:
             self.interrupt(Interruption.TIMEOUT)
-        else:
+        elif self._is_met:
             self.watch()
+        else:
+            self._is_met = True
 
     def watch(self) -> None:
         """Begin to wait for a disconnect. While the body is read, reading it detects the same."""

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -33,15 +34,40 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class _Waiting(NamedTuple, Generic[_Item, _Result]):
+@dataclass(slots=True, eq=False)
+class _Waiting(Generic[_Item, _Result]):
     """A request that waits for its answer."""
 
     item: _Item
     nbytes: int
     done: asyncio.Future[_Result]
+    """What it waits for: cancelled with its task, while the work on it goes on."""
     token: WriteToken
     span: TraceSpan | None
     """If it is traced."""
+    answer: _Result | Exception | None = None
+    """If it came between the cancellation and what the task does about it."""
+
+    def receive(self, answer: _Result | Exception) -> None:
+        """Take the answer, on the event loop."""
+        if self.done.done():
+            self.answer = answer
+        else:
+            self._pass_on(answer)
+
+    def wait_again(self) -> asyncio.Future[_Result]:
+        """Return a future of the answer after the wait for it was cancelled."""
+        if self.done.cancelled():
+            self.done = self.done.get_loop().create_future()
+            if self.answer is not None:
+                self._pass_on(self.answer)
+        return self.done
+
+    def _pass_on(self, answer: _Result | Exception) -> None:
+        if isinstance(answer, Exception):
+            self.done.set_exception(answer)
+        else:
+            self.done.set_result(answer)
 
 
 class Begun(NamedTuple, Generic[_Result]):
@@ -88,15 +114,19 @@ class Gathering(Generic[_Item, _Result]):
         """Work on a request, together with others of the same key that wait now. Cancelling stops it at `token`."""
         token = token or WriteToken()
         done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(item, nbytes, done, token, current_span())
         with self._lock:
-            self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done, token, current_span()))
+            queue = self._waiting.get(key)
+            if queue is None:
+                self._waiting[key] = queue = deque()
+            queue.append(waiting)
             should_serve = self._engage_thread()
         if should_serve:
             self._pool.submit(self._serve)
         try:
-            return await asyncio.shield(done)
+            return await done
         except asyncio.CancelledError:
-            return await settle(token, done, self._settle_seconds_max)
+            return await settle(token, waiting.wait_again(), self._settle_seconds_max)
 
     def close(self) -> None:
         """Work on nothing more; requests that still wait are cancelled with their connections."""
@@ -202,20 +232,15 @@ def _first_of(queue: deque[_Waiting[_Item, _Result]]) -> list[_Waiting[_Item, _R
 
 def _hand_over(group: Sequence[_Waiting[_Item, _Result]], answers: Sequence[_Result | Exception]) -> None:
     """Answer all requests of a group, those of one event loop with one message to it."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[_Result], _Result | Exception]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting[_Item, _Result], _Result | Exception]]] = {}
     for each, answer in zip(group, answers, strict=True):
-        by_loop.setdefault(each.done.get_loop(), []).append((each.done, answer))
+        by_loop.setdefault(each.done.get_loop(), []).append((each, answer))
     for loop, answered in by_loop.items():
         # After the loop is closed, no request waits.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_answer, answered)
 
 
-def _answer(answered: Sequence[tuple[asyncio.Future[_Result], _Result | Exception]]) -> None:
-    for done, answer in answered:
-        if done.done():
-            continue
-        if isinstance(answer, Exception):
-            done.set_exception(answer)
-        else:
-            done.set_result(answer)
+def _answer(answered: Sequence[tuple[_Waiting[_Item, _Result], _Result | Exception]]) -> None:
+    for each, answer in answered:
+        each.receive(answer)

@@ -112,12 +112,12 @@ def read_hints(request: Request) -> dict[str, str]:
 
 def gathering_key(request: Request) -> Hashable:
     """Return the key of requests that may be written as one: everything but their rows."""
-    said = tuple(
+    said = [
         (name, value)
         for name, value in request.raw_headers.items()
         if name in _MEANINGFUL or name.startswith(_OWN_PREFIXES)
-    )
-    return request.path, request.raw_query, said
+    ]
+    return request.path, request.raw_query, tuple(said)
 
 
 def unpack_body(body: bytes, encoding: str | None, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
