@@ -104,7 +104,7 @@ def test_damage_in_the_last_segment_leaves_idle_regions_unproved_unless_the_head
             assert replay.quarantine_reason(99) is not None
             assert replay.quarantine_reason(10) is None
             assert replayed(wal) == [make_entry(10, 1)]
-            with pytest.raises(WalCorrupted, match="takes no more"):
+            with pytest.raises(WalCorrupted, match="accepts no more"):
                 append(wal, make_entry(8, 2))
 
 

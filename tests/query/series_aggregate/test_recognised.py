@@ -131,7 +131,7 @@ def test_what_is_computed_with_aggregates_is_computed_with_cells(made: World, te
         ("SELECT max(f) + n FROM t GROUP BY n", "no tag"),
         ("SELECT max(f) FILTER (WHERE n > 1) FROM t", "FILTER"),
         ("SELECT max(f) OVER () FROM t", "OVER"),
-        ("SELECT date_trunc('month', ts), max(f) FROM t GROUP BY 1", "one width"),
+        ("SELECT date_trunc('month', ts), max(f) FROM t GROUP BY 1", "a fixed width"),
         ("SELECT host, max(f) FROM t GROUP BY host HAVING max(s) > 'a'", "HAVING"),
         ("SELECT max(s) FROM t", "type String"),
         ("SELECT last_value(f) FROM t", "no order"),
