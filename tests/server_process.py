@@ -31,7 +31,8 @@ class ServerProcess:
 
     @property
     def output(self) -> str:
-        return self.output_file.read_text()
+        # The C core of gRPC repeats the bytes of clients in its messages.
+        return self.output_file.read_text(encoding="utf-8", errors="backslashreplace")
 
     def wait_ready(self, seconds_max: float = _READY_SECONDS_MAX) -> None:
         """Wait for the start-up summary and learn the address from it."""
