@@ -27,7 +27,8 @@ CHANGED = "changed"
 DISCARDED = "rows in memory were discarded"
 """By `ADMIN discard_unflushed`."""
 FILES_REMOVED = "data files were removed by a range of time"
-HANDED_IN = "late rows of a lost node were received"
+HANDED_IN = "rows of a node that was lost were handed in"
+"""Like the others: logs are kept for years, and a restore finds these events by their exact texts."""
 
 
 def journal_of(context: EngineContext) -> Journal | None:

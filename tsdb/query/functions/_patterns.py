@@ -320,7 +320,7 @@ def _letters_of(form: str) -> str:
 
 
 def read_by_pattern(texts: pa.Array, form: str, zone: str) -> pa.Array:
-    """Return texts that are times of a pattern of PostgreSQL as such; any other is an error."""
+    """Parse times by a pattern of PostgreSQL; a text that does not match is an error."""
     found = read_by_format(texts, _letters_of(form), zone)
     wrong = pc.and_(texts.is_valid(), found.is_null())
     if pc.any(wrong).as_py():
