@@ -41,7 +41,11 @@ class Background:
 
     def __init__(self, jobs_max: int) -> None:
         self._submitted = 0
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        """What the threads wait for. A job wakes one of them: all of them would stand in the way of whoever submits."""
+        self._flush_came = threading.Condition(lock)
+        """What the thread for flushes waits for."""
         self._jobs: list[_Job] = []
         self._is_closing = False
         self._is_stopping = False
@@ -120,7 +124,9 @@ class Background:
             else:
                 heapq.heappush(self._jobs, (priority, self._submitted, job, future))
                 self._submitted += 1
-                self._changed.notify_all()
+                self._changed.notify()
+                if priority == Priority.FLUSH:
+                    self._flush_came.notify()
         return future
 
     def close(self, timeout_seconds: float | None = None) -> bool:
@@ -128,6 +134,7 @@ class Background:
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
+            self._flush_came.notify_all()
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         for thread in self._threads:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -148,8 +155,9 @@ class Background:
                 return False
             return not only_flushes or priority == Priority.FLUSH
 
-        with self._changed:
-            self._changed.wait_for(lambda: is_mine() or self._is_closing)
+        changed = self._flush_came if only_flushes else self._changed
+        with changed:
+            changed.wait_for(lambda: is_mine() or self._is_closing)
             if not is_mine():
                 return None
             self._running += 1
