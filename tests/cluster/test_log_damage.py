@@ -4,10 +4,12 @@ served, with the reason, until an operator gives the object up. Clients go on wr
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,9 +65,16 @@ class Scene:
 
 
 def move(cluster: Cluster, region: int, source: int, target: int) -> None:
+    state = try_move(cluster, region, source, target)
+    assert state == {"status": "Done", "error": None}
+
+
+def try_move(cluster: Cluster, region: int, source: int, target: int) -> dict[str, Any]:
+    """Move a region; return how that ended."""
     ((procedure,),) = cluster.sql(f"ADMIN migrate_region({region}, {source}, {target}, 60)")
     ((state,),) = cluster.sql(f"ADMIN procedure_state('{procedure}')")
-    assert '"Done"' in state, state
+    found: dict[str, Any] = json.loads(state)
+    return found
 
 
 def prepare(cluster: Cluster, bucket: ObjectStore) -> Scene:
@@ -88,6 +97,10 @@ def prepare(cluster: Cluster, bucket: ObjectStore) -> Scene:
 
 def objects(bucket: ObjectStore, node: int) -> set[str]:
     return {each.path for each in bucket.list(f"wal/{node}") if each.path.endswith(".log")}
+
+
+def sealed_terms(bucket: ObjectStore, node: int) -> set[str]:
+    return {each.path for each in bucket.list(f"wal/{node}") if "/sealed/" in each.path}
 
 
 def last_error(cluster: Cluster, region: int) -> str:
@@ -149,6 +162,12 @@ def test_a_datanode_starts_with_a_log_that_is_damaged(cluster: Cluster, etcd: Et
         with pytest.raises(AssertionError, match="the region is not served") as refused:
             cluster.sql("SELECT count(*) FROM damaged")
         assert scene.path in str(refused.value)
+        # Another node would have to seal the log of a node that lives, and could not read the row either.
+        before = sealed_terms(bucket, scene.node)
+        state = try_move(cluster, scene.region, scene.node, scene.node % 3 + 1)
+        assert state["status"] == "Failed", state
+        assert scene.path in state["error"], state
+        assert sealed_terms(bucket, scene.node) == before
         cluster.sql(f"ADMIN skip_log_object('{scene.path}')")
         node.kill()
         node.start()

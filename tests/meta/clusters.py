@@ -46,6 +46,8 @@ class Reached:
         self.is_closed = False
         self.opened: list[tuple[int, list[RegionOpening]]] = []
         self.left: list[tuple[int, RegionId, bool]] = []
+        self.refusal: TsdbError | None = None
+        """Why no region is handed over."""
 
     def close(self) -> None:
         self.is_closed = True
@@ -55,6 +57,8 @@ class Reached:
         return {each.region_id: None for each in openings}
 
     def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, **_: object) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self.left.append((peer.node_id, region_id, flush))
 
     def takeovers(self, peer: Peer, region_ids: Sequence[RegionId]) -> dict[RegionId, list[tuple[int, int]]]:

@@ -13,6 +13,7 @@ from tests.catalog.worlds import draft
 from tests.meta.clusters import MetaCluster, datanode, running_cluster, wait_until
 from tsdb.catalog import RemoteCatalog, all_places
 from tsdb.clock import SystemClock
+from tsdb.engine.errors import RegionQuarantined
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.kv import MirrorKv
 from tsdb.meta import Supervision
@@ -102,6 +103,19 @@ def test_an_operator_moves_a_region(tmp_path: Path) -> None:
         assert [left for each in cluster.regions for left in each.left] == [(was, region, True)]
         ((node_id, (opening,)),) = [opened for each in cluster.regions for opened in each.opened]
         assert (node_id, opening.log_nodes) == (3 - was, ())
+
+
+def test_the_procedure_of_a_move_that_failed_tells_why(tmp_path: Path) -> None:
+    with two_datanodes(tmp_path, is_enabled=False) as (cluster, client, _, mirror):
+        (region,) = RemoteCatalog(mirror, client.change).create_table(draft("t")).region_ids
+        was = place_of(mirror, region)[0]
+        for each in cluster.regions:
+            each.refusal = RegionQuarantined(region_id=region, reason="entry 3 is lost")
+        moved = client.command("migrate_region", region_id=region, from_node=was, to_node=3 - was)["procedure"]
+        wait_until(lambda: client.procedure(moved)["state"] == "Failed")
+        assert "entry 3 is lost" in client.procedure(moved)["error"]
+        mirror.wait_for(client.version(), 30)
+        assert place_of(mirror, region) == (was, False)
 
 
 def test_the_next_leader_goes_on_with_a_move(tmp_path: Path) -> None:

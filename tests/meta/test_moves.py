@@ -17,6 +17,7 @@ from tests.meta.clusters import datanode
 from tsdb.catalog import all_places, openings_of, put_places
 from tsdb.catalog._plan import plan_table, put_table
 from tsdb.clock import ManualClock
+from tsdb.engine.errors import RegionQuarantined
 from tsdb.errors import InvalidArguments, Status, TsdbError
 from tsdb.ids import SeededIds
 from tsdb.kv import Compare, LeadershipLost, MemoryKv, Operation
@@ -54,6 +55,10 @@ class Datanodes:
         self.lost: set[int] = set()
         self.lacking: dict[RegionId, list[int]] = {}
         """Epochs under which regions were opened that may lack rows."""
+        self.quarantined: set[RegionId] = set()
+        """Regions that no node serves, because rows of them are lost."""
+        self.sealed: list[int] = []
+        """Nodes whose logs were sealed, because a region was taken over from them."""
 
     def open_regions(
         self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None
@@ -70,6 +75,8 @@ class Datanodes:
 
     def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, timeout: Duration | None = None) -> None:
         fault = self._fault(peer)
+        if region_id in self.quarantined:
+            raise RegionQuarantined(region_id=region_id, reason="entry 3 is lost")
         if self.open.get(peer.node_id, {}).pop(region_id, None) is not None and flush:
             self.logs[region_id].discard(peer.node_id)
         if fault == "after":
@@ -85,6 +92,9 @@ class Datanodes:
             return Refused("a newer epoch is in the manifest")
         assert self.claims.setdefault((region, epoch), node_id) == node_id, "two nodes have one epoch"
         self.manifests[region] = epoch
+        self.sealed += [each for each in opening.log_nodes if each != node_id]
+        if region in self.quarantined:
+            return RegionQuarantined(region_id=region, reason="entry 3 is lost")
         missing = self.logs[region] - set(opening.log_nodes) - {node_id}
         assert not missing, "rows that are in no file would be lost"
         if opening.may_lack_rows:
@@ -265,6 +275,19 @@ def test_a_migration_to_a_node_that_refuses_is_given_up_and_the_old_node_goes_on
     assert world.places() == [1, 1, 1]
     world.check()
     assert all_places(world.kv)[region].epoch > 1
+
+
+def test_a_region_that_its_node_does_not_serve_is_not_moved_and_the_log_of_the_node_is_not_sealed() -> None:
+    world = MovingWorld()
+    region = world.table.region_ids[0]
+    world.datanodes.quarantined.add(region)
+    ended = world.moves().run(world.moves().plan_migration(region, 1, 3))
+    assert ended["state"] == "Failed"
+    assert "entry 3 is lost" in ended["regions"][0]["error"]
+    assert world.datanodes.sealed == []
+    place = all_places(world.kv)[region]
+    assert (place.node_id, place.epoch, place.is_moving) == (1, 2, False), "it was tried once"
+    assert world.datanodes.manifests[region] == place.epoch, "its node looks whether what was lost is there again"
 
 
 def test_without_another_node_the_regions_stay_and_the_node_gets_them_when_it_is_back() -> None:

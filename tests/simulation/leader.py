@@ -26,7 +26,7 @@ from tsdb.ids import SeededIds
 from tsdb.kv import LeadershipLost, MemoryKv
 from tsdb.meta._losses import open_losses, record_recovered
 from tsdb.meta._move_records import MoveRecord
-from tsdb.meta._moves import RegionMoves
+from tsdb.meta._moves import _AGAIN_SECONDS, RegionMoves
 from tsdb.meta._nodes import LogKind, NodeDescription, NodeRegistry
 from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import FailureSupervisor, Supervision
@@ -35,6 +35,8 @@ from tsdb.model import LateEntry, LateRows, Peer, RegionId, RegionOpening, Regio
 from tsdb.units import Duration
 
 TABLE = 1024
+INTERRUPTIONS_MAX = 10
+"""After so many interruptions of moves the network works again."""
 
 
 class Unreachable(TsdbError):
@@ -55,6 +57,8 @@ class Leader(Datanodes):
         places = {number: RegionPlace(1) for number in range(len(table.region_ids))}
         self.kv.transact([], [*put_table(table), put_places(TABLE, places)])
         directories = directories_of_all(self.kv, table.region_ids)
+        self.interruptions = 0
+        """How often a move was interrupted."""
         self.new_leader()
         for number in NODES:
             self.start(number, [])
@@ -81,7 +85,7 @@ class Leader(Datanodes):
             Random(self.random.random()),
             self.clock,
             SeededIds(self.random.getrandbits(32)),
-            Passing(self.pass_time),  # type: ignore[arg-type]
+            Passing(self.wait),  # type: ignore[arg-type]
         )
         self.supervisor = FailureSupervisor(
             self.registry,
@@ -135,6 +139,17 @@ class Leader(Datanodes):
             left -= 2.0
             for process in self.processes.values():
                 self.beat(process)
+
+    def wait(self, seconds: float) -> None:
+        """The leader waits; after a move that was interrupted, for nodes that are about to open their regions again."""
+        self.pass_time(seconds)
+        if seconds < _AGAIN_SECONDS:
+            return
+        self.interruptions += 1
+        # The network does not stay broken for ever either.
+        if self.interruptions % INTERRUPTIONS_MAX == 0:
+            self.heal()
+        self.recover_fenced()
 
     def time_passes(self) -> None:
         self.pass_time(self.random.uniform(0.5, 8))
@@ -295,11 +310,11 @@ class Leader(Datanodes):
 class Passing:
     """An event that is never set: who waits for it lets simulated time pass."""
 
-    def __init__(self, pass_time: Callable[[float], None]) -> None:
-        self._pass_time = pass_time
+    def __init__(self, wait: Callable[[float], None]) -> None:
+        self._wait = wait
 
     def wait(self, timeout: float | None = None) -> bool:
-        self._pass_time(timeout or 0.0)
+        self._wait(timeout or 0.0)
         return False
 
     def is_set(self) -> bool:

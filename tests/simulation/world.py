@@ -28,7 +28,7 @@ from tests.simulation.datanodes import NODES, SECONDS_MAX, ZOMBIES_MAX, Process
 from tests.simulation.leader import Leader
 from tsdb.catalog import all_places
 from tsdb.engine import Acknowledge
-from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.errors import FileCorrupted, RegionNotFound
 from tsdb.errors import TsdbError
 from tsdb.meta._losses import open_losses
 from tsdb.meta._move_records import load_records
@@ -192,8 +192,13 @@ class Simulation(Leader):
         if process is None or not process.has(region):
             places.update(all_places(self.kv))
             return
-        rows, epoch = self.try_rows(process, region), process.epoch_of(region)
-        columns = extra_columns(process.node.engine.schema(region))
+        try:
+            rows, epoch = self.try_rows(process, region), process.epoch_of(region)
+            columns = extra_columns(process.node.engine.schema(region))
+        except RegionNotFound:
+            # It is closed behind writes that waited for the store.
+            places.update(all_places(self.kv))
+            return
         is_permitted = self.has_lease(process)
         if not is_permitted and process.store.takes_log:
             is_permitted = process.node.engine.prove_ownership(Duration.of_seconds(SECONDS_MAX))

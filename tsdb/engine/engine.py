@@ -273,7 +273,8 @@ class Engine:
 
     def close_region(self, region_id: RegionId, *, flush: bool) -> Future[None]:
         """Stop writes to a region, flush it if asked, and let it go; its files stay. Nothing happens if it is not here:
-        then it is RegionNotFound to ask for a flush, because its rows may be in the log.
+        then it is RegionNotFound to ask for a flush, because its rows may be in the log; RegionQuarantined if it is not
+        served, and it stays so.
 
         If the flush fails, the future has the error, and the region takes writes again. Without a flush, its rows stay
         in the log until another owner has flushed them.

@@ -26,7 +26,7 @@ from tsdb.meta._holds import TableHolds
 from tsdb.meta._keys import FOR_FRONTENDS, MAINTENANCE
 from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._losses import open_losses, record_recovered
-from tsdb.meta._move_records import MoveRecord
+from tsdb.meta._move_records import MoveRecord, MoveState
 from tsdb.meta._moves import NodeCalls, RegionMoves
 from tsdb.meta._nodes import LEASE, LogKind, NodeDescription, NodeRegistry
 from tsdb.meta._placement import WAIT_SECONDS, NodePlacement
@@ -34,7 +34,7 @@ from tsdb.meta._places import PlaceIndex, StoreRoutes, region_number
 from tsdb.meta._procedures import ProcedureRecord, Procedures
 from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import FailureSupervisor, Supervision
-from tsdb.meta.errors import NodeNotAlive
+from tsdb.meta.errors import NodeNotAlive, RegionsNotMoved
 from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, RegionSchema, table_id_of
 from tsdb.remote import Routes
 from tsdb.telemetry import get_logger
@@ -305,7 +305,18 @@ class MetaLeader:
     def _submit_move(self, record: MoveRecord) -> ProcedureRecord:
         kind = "failover" if record.is_failover else "migrate_region"
         subject = f"node {record.from_node}" if record.is_failover else f"region {record.regions[0].region_id}"
-        return self.move_line.submit(record.id, kind, subject, lambda: self._moves.run(record))
+        return self.move_line.submit(record.id, kind, subject, lambda: self._make_move(record))
+
+    def _make_move(self, record: MoveRecord) -> dict[str, Any]:
+        ended = self._moves.run(record)
+        failed = [each for each in ended["regions"] if each["state"] == MoveState.FAILED]
+        if failed:
+            raise RegionsNotMoved(
+                f"{len(failed)} of {len(ended['regions'])} regions were not moved",
+                region_id=failed[0]["region_id"],
+                reason=failed[0]["error"],
+            )
+        return ended
 
     def _answers(self, peer: Peer) -> bool:
         try:

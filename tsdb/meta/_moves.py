@@ -9,7 +9,7 @@
 - Every step can be repeated, and the place records the progress of a move. A new leader continues the records that are
   not ended.
 - A move that does not succeed is abandoned: the place stays with the old node, under one more epoch, and the old node
-  is told to open the region again if it is alive.
+  is told to open the region again if it is alive. A region that a live node does not serve is not moved away from it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import orjson
 
 from tsdb.catalog import all_places, directories_of_all, place_key, places_of, put_places, read_places
 from tsdb.clock import Clock
+from tsdb.engine.errors import RegionQuarantined
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.ids import Ids
 from tsdb.kv import Equals, KvConflict, KvStore, KvUnavailable, LeadershipLost
@@ -184,7 +185,11 @@ class RegionMoves:
             record = self._cancel_if_back(record)
             if not record.left:
                 break
-            record = self._attempt(record)
+            try:
+                record = self._attempt(record)
+            except RegionQuarantined as error:
+                record = self._save(record.with_moves(replace(each, error=str(error)) for each in record.left))
+                break
         return self._end(record).to_json()
 
     def _record(
@@ -318,12 +323,18 @@ class RegionMoves:
         raise KvConflict("the place of a region keeps changing", region_id=region_id)
 
     def _leave(self, record: MoveRecord, region_id: RegionId) -> bool:
-        """Ask the old node to flush and close a region; return whether it did."""
+        """Ask the old node to flush and close a region; return whether it did.
+
+        RegionQuarantined if the node lives, but does not serve the region because rows in its log are lost: another
+        node would have to seal the log of a node that lives, and would miss the same rows.
+        """
         peer = self._peer(record.from_node)
         if peer is None:
             return False
         try:
             self._calls.close_region(peer, region_id, flush=True, timeout=CLOSE_TIMEOUT)
+        except RegionQuarantined:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the region must not stay moving for ever
             _log.warning(
                 "a region was not closed by its old node; its log is read instead", region=region_id, error=error

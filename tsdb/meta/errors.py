@@ -10,6 +10,7 @@ NodeSuperseded       another process has taken this node id over: stop
 NoLiveDatanode       there is no datanode that regions could be placed on
 NodeNotKnown         a region is on a node whose address is not known
 NodeNotAlive         a region is on a node that has not been heard of
+RegionsNotMoved      a move of regions was abandoned
 """
 
 from __future__ import annotations
@@ -85,3 +86,9 @@ class NodeNotAlive(TsdbError):
     """A node has not sent a heartbeat for as long as its lease."""
 
     status = Status.TABLE_UNAVAILABLE
+
+
+class RegionsNotMoved(TsdbError):
+    """Regions are still on the node that they were to leave."""
+
+    status = Status.REGION_NOT_READY

@@ -61,6 +61,23 @@ def test_a_region_that_may_have_lost_rows_is_not_opened_by_asking_again(cluster:
     assert cluster.start(1, opening(ONE, 4)).times() == [1, 3]
 
 
+def test_a_region_that_is_not_served_is_not_handed_over_and_stays_as_it_is(cluster: Cluster) -> None:
+    first = cluster.start(1)
+    first.create()
+    first.write(1)
+    damaged = cluster.objects(1)[-1]
+    first.stop()
+    cluster.inner.put(damaged, b"")
+    first = cluster.start(1, opening(ONE, 1))
+    reason = first.engine.quarantined[ONE]
+    with pytest.raises(RegionQuarantined, match="0 bytes"):
+        first.close(flush=True)
+    assert first.engine.quarantined == {ONE: reason}
+    # Without a flush nobody relies on the rows that it may lack: so a node lets go of what is placed elsewhere.
+    first.close(flush=False)
+    assert first.engine.quarantined == {}
+
+
 def test_a_region_is_closed_and_opened_elsewhere_and_comes_back(cluster: Cluster) -> None:
     first, second = cluster.start(1), cluster.start(2)
     first.create()

@@ -96,21 +96,29 @@ class Moves:
             return done
         region = self._roster.get(region_id)
         if region is None:
-            directory = self._roster.directory_of_quarantined(region_id)
-            if directory is not None:
-                self._roster.end_quarantine(region_id)
-                self.left.add(region_id, directory)
-            self._roster.end_transit([region_id])
-            if flush:
-                done.set_exception(RegionNotFound(region_id=region_id))
-            else:
+            try:
+                self._let_go_of_absent(region_id, flush=flush)
                 done.set_result(None)
+            except TsdbError as error:
+                done.set_exception(error)
+            finally:
+                self._roster.end_transit([region_id])
             return done
         closing = self._closings[region_id] = start_close(
             self._context, region, flush=flush, on_closed=partial(self._forget, region)
         )
         closing.add_done_callback(lambda _: self._end_closing(region_id))
         return closing
+
+    def _let_go_of_absent(self, region_id: RegionId, *, flush: bool) -> None:
+        """Let go of a region that is not served; raise why it is not if its rows are wanted in files."""
+        if flush:
+            self._roster.check_not_quarantined(region_id)
+            raise RegionNotFound(region_id=region_id)
+        directory = self._roster.directory_of_quarantined(region_id)
+        if directory is not None:
+            self._roster.end_quarantine(region_id)
+            self.left.add(region_id, directory)
 
     def prove_ownership(self, timeout: Duration = PROOF_TIMEOUT) -> bool:
         """Whether the log of this node was its own at a moment after this call: nobody had taken over its regions.
