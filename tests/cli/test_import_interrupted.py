@@ -11,11 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.clients import sql, tsdb, tsdb_process
 from tests.server_process import ServerProcess
+from tsdb.cli.server import parse_address
+from tsdb.cli.transfer._import import Importer, ImportLimits
+from tsdb.cli.transfer._progress import showing
+from tsdb.cli.transfer._source import Piece
+from tsdb.cli.transfer._state import ImportState, StateFile
 
 ROWS = int(os.environ.get("TSDB_IMPORT_ROWS", "250000"))
 SECONDS_MAX = 60.0
@@ -235,3 +241,34 @@ def test_the_position_never_passes_what_is_not_acknowledged(tmp_path: Path) -> N
         assert len(receiver.lines) >= 20_000
         assert json.loads(state.read_text())["position"] == {}
         receiver.gate.set()
+
+
+class _SlowSource:
+    """Has one piece, and goes on only when that one is in the state, or after a long time."""
+
+    name = "slow"
+    size: int | None = None
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self.seen: dict[str, Any] = {}
+
+    def identity(self) -> list[object]:
+        return ["slow"]
+
+    def prepare(self, extra: dict[str, Any]) -> dict[str, Any]:
+        return extra
+
+    def pieces(self, position: dict[str, Any]) -> Iterator[Piece]:
+        yield Piece([], {"piece": 1}, 1)
+        deadline = time.monotonic() + SECONDS_MAX
+        while not self.seen and time.monotonic() < deadline:
+            self.seen = json.loads(self._state.read_text())["position"]
+            time.sleep(0.01)
+
+
+def test_what_was_acknowledged_is_in_the_state_before_a_slow_source_goes_on(tmp_path: Path) -> None:
+    source, file = _SlowSource(tmp_path / "state"), StateFile(tmp_path / "state")
+    with showing(source.name, source.size, is_quiet=True) as view:
+        Importer(parse_address("http://127.0.0.1:1"), source, ImportState("x"), file, ImportLimits(), view).run()
+    assert source.seen == {"piece": 1}

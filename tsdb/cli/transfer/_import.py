@@ -6,11 +6,12 @@ was interrupted, even by a crash, continues without losing a row; rows behind th
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,10 @@ class Importer:
         self._view = view
         self._writer = BatchWriter(address, retry_seconds=limits.retry_seconds)
         self._waiting: deque[tuple[Piece, Future[BatchOutcome]]] = deque()
+        self._passing = threading.Lock()
+        """Held to change what waits and the state."""
         self._saved_at = 0.0
+        self._is_saved = False
         self._shown = 0
 
     def run(self) -> ImportResult:
@@ -79,6 +83,7 @@ class Importer:
                 stack.callback(pool.shutdown, wait=True, cancel_futures=True)
                 stack.callback(self._writer.stop)
                 self._save()
+                stack.enter_context(self._passing_meanwhile())
                 self._run_pieces(stack.enter_context(closing(self._pieces())), pool)
         finally:
             self._save()
@@ -88,10 +93,33 @@ class Importer:
 
     def _run_pieces(self, pieces: Iterator[Piece], pool: ThreadPoolExecutor) -> None:
         while (piece := self._next(pieces)) is not None:
-            self._waiting.append((piece, pool.submit(self._write, piece)))
-            while len(self._waiting) > self._limits.workers + 1 or self._is_done():
-                self._pass_one()
+            with self._passing:
+                self._waiting.append((piece, pool.submit(self._write, piece)))
+                while len(self._waiting) > self._limits.workers + 1 or self._is_done():
+                    self._pass_one()
         self._pass_all()
+
+    @contextmanager
+    def _passing_meanwhile(self) -> Iterator[None]:
+        """Let pieces pass while the source makes the import wait: it may be killed before the source goes on."""
+        is_over = threading.Event()
+
+        def work() -> None:
+            while not is_over.wait(SAVE_SECONDS):
+                # An error here is one of the import too, as soon as it reads on or ends.
+                with self._passing, suppress(TsdbError):
+                    while self._is_done() and _is_accepted(self._waiting[0][1]):
+                        self._pass_one()
+                    if not self._is_saved:
+                        self._save()
+
+        thread = threading.Thread(target=work, name="tsdb-import-state", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def _next(self, pieces: Iterator[Piece]) -> Piece | None:
         """Read on; if the source cannot be read, what was read before is still waited for."""
@@ -102,8 +130,9 @@ class Importer:
             raise
 
     def _pass_all(self) -> None:
-        while self._waiting:
-            self._pass_one()
+        with self._passing:
+            while self._waiting:
+                self._pass_one()
 
     def _pieces(self) -> Generator[Piece, None, None]:
         yield from self._source.pieces(self._state.position)
@@ -135,6 +164,7 @@ class Importer:
         self._state.position = piece.position
         self._state.rows += written.rows
         self._state.rejected = total
+        self._is_saved = False
         self._view.update(piece.done, self._state.rows)
         if time.monotonic() - self._saved_at >= SAVE_SECONDS:
             self._save()
@@ -148,6 +178,12 @@ class Importer:
         self._saved_at = time.monotonic()
         if self._file is not None:
             self._file.save(self._state)
+        self._is_saved = True
+
+
+def _is_accepted(written: Future[BatchOutcome]) -> bool:
+    """Whether a write that has ended did so without an error or a rejected row."""
+    return not written.cancelled() and written.exception() is None and not written.result().rejected
 
 
 def begin(source: ImportSource, file: StateFile | None, fingerprint: str, *, is_restart: bool) -> ImportState:
