@@ -30,7 +30,8 @@ LOCAL = {
 }
 TABLE = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host))"
 BUSY = PARTITIONED.replace(" cpu ", " busy ")
-LOSSES = "SELECT lost_from_entry, lost_to_entry, recovered_rows FROM information_schema.region_failovers WHERE region_id = {}"
+LOSSES = "SELECT lost_from_entry, lost_to_entry, recovered_rows FROM information_schema.region_failovers "
+LOSSES += "WHERE region_id = {}"
 MISSING = "SELECT count(*) FROM information_schema.region_failovers WHERE recovered_rows IS NULL"
 SHIPPED, LATE = 10, 20
 

@@ -1,4 +1,4 @@
-"""Clients that write while nodes fail, and remember what was acknowledged. Others query all the time what they write."""
+"""Clients that write while nodes fail, and remember what was acknowledged. Others query all the time."""
 
 from __future__ import annotations
 
