@@ -19,7 +19,7 @@ from tests.proxy import Proxy, running_proxy
 from tests.server_process import ServerProcess, spawn, stop_process
 from tests.store.services import BUCKET, S3Server
 
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 180.0
 _OTHER_LOOPBACK = "127.0.0.2"
 
 
