@@ -81,7 +81,7 @@ etcd: $(VENV)/.dev-ready ## run all tests of the metadata store and its servers,
 	TSDB_ETCD=all $(BIN)/pytest tests/kv tests/meta $(ARGS)
 
 .PHONY: failures
-failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of a cluster while clients write; random statements and failures (TSDB_MACHINE_EXAMPLES)
+failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of a cluster while clients write and query; random statements and failures (TSDB_MACHINE_EXAMPLES)
 	TSDB_CLUSTER=all $(BIN)/pytest tests/cluster $(ARGS)
 
 .PHONY: through-frontend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import time
@@ -18,7 +19,7 @@ from tests.proxy import Proxy, running_proxy
 from tests.server_process import ServerProcess, spawn, stop_process
 from tests.store.services import BUCKET, S3Server
 
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 180.0
 _OTHER_LOOPBACK = "127.0.0.2"
 
 
@@ -87,6 +88,13 @@ class Node:
         if self.is_running:
             self.resume()
             self.kill()
+
+
+def metric(node: Node, name: str) -> float:
+    """The value of a metric without labels; 0 if the process has none."""
+    page = httpx.get(f"{node.url}/metrics", timeout=30).text
+    found = re.search(rf"^{name} (\S+)$", page, flags=re.MULTILINE)
+    return 0.0 if found is None else float(found[1])
 
 
 @dataclass

@@ -99,7 +99,8 @@ def test_a_backup_goes_on_while_a_region_moves_and_a_datanode_is_lost(busy: Clus
         target = next(each for each in busy.datanodes if each != node)
         before = dict(writers.acknowledged)
         ((job,),) = busy.sql("ADMIN start_backup('nightly', 'moved')")
-        busy.sql(f"ADMIN migrate_region({region}, {node}, {target}, 60)", frontend=1)
+        with writers.trouble():
+            busy.sql(f"ADMIN migrate_region({region}, {node}, {target}, 60)", frontend=1)
         state = _wait_backup(busy, job, frontend=1)
         assert state["state"] == "done", state
         # Now a datanode is lost that has regions, but does not make the backup; its regions are asked for elsewhere.
@@ -107,10 +108,11 @@ def test_a_backup_goes_on_while_a_region_moves_and_a_datanode_is_lost(busy: Clus
         lost = next(each for each in busy.place_of("cpu").values() if each != maker)
         again = dict(writers.acknowledged)
         ((job,),) = busy.sql("ADMIN start_backup('nightly', 'lost')")
-        busy.datanodes[lost].kill()
-        state = _wait_backup(busy, job, frontend=1)
-        assert state["state"] == "done", state
-        writers.wait_progress(3)
+        with writers.trouble():
+            busy.datanodes[lost].kill()
+            state = _wait_backup(busy, job, frontend=1)
+            assert state["state"] == "done", state
+            writers.wait_progress(3)
     from_ = f"s3://{BUCKET}/{place.root}/backup/nightly"
     configuration = ["-c", str(place.configuration()), "--datanode"]
     listed = place.run("backup", "list", "--from", from_, *configuration)

@@ -81,10 +81,11 @@ def test_rows_are_refused_while_the_disk_of_the_log_is_full_and_taken_when_there
                 # Killed while the disk is full, it has every row when it is back.
                 ballast = fill(disk)
                 writers.wait_failure({"h2"})
-                node.kill()
-                ballast.unlink()
-                node.start()
-                writers.wait_progress(3)
+                with writers.trouble():
+                    node.kill()
+                    ballast.unlink()
+                    node.start()
+                    writers.wait_progress(3)
             check_all(cluster, writers, etcd, s3.store(root))
             node.kill()
 

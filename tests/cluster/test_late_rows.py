@@ -8,31 +8,50 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.owners import check_all, check_owners
+from tests.cluster.places import FAILOVER
 from tests.cluster.running import Cluster, Shape, running_cluster, wait_for
+from tests.cluster.writers import TABLE as PARTITIONED
+from tests.cluster.writers import Writers
+from tests.kv.etcd_process import EtcdProcess
 from tests.store.services import S3Server
 from tsdb.meta.client import MetaClient
+from tsdb.store import ObjectStore
 
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(os.environ.get("TSDB_CLUSTER") != "all", reason="run by `make failures`"),
 ]
 
-FAILOVER = {"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"}
 LOCAL = {
     "TSDB_DATANODE__WAL__SHARED__INTERVAL": "20ms",
     "TSDB_DATANODE__WAL__SHARED__ACKNOWLEDGE": "local",
     "TSDB_DATANODE__STORAGE__CACHE_CAPACITY": "0",
 }
 TABLE = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host))"
-LOSSES = "SELECT lost_from_entry, lost_to_entry, recovered_rows FROM information_schema.region_failovers"
+BUSY = PARTITIONED.replace(" cpu ", " busy ")
+LOSSES = "SELECT lost_from_entry, lost_to_entry, recovered_rows FROM information_schema.region_failovers "
+LOSSES += "WHERE region_id = {}"
+MISSING = "SELECT count(*) FROM information_schema.region_failovers WHERE recovered_rows IS NULL"
 SHIPPED, LATE = 10, 20
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, s3: S3Server) -> Iterator[Cluster]:
+def root(s3: S3Server) -> str:
+    return s3.new_root()
+
+
+@pytest.fixture
+def bucket(s3: S3Server, root: str) -> ObjectStore:
+    return s3.store(root)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, etcd: EtcdProcess, s3: S3Server, root: str) -> Iterator[Cluster]:
     shape = Shape(metasrv_environment=FAILOVER, datanode_environment=LOCAL, has_proxies=True)
-    with running_cluster(tmp_path, shape, s3=s3) as cluster:
+    with running_cluster(tmp_path, shape, etcd=etcd, s3=s3, root=root) as cluster:
         cluster.sql(TABLE)
+        cluster.sql(BUSY)
         yield cluster
 
 
@@ -46,30 +65,46 @@ def reported_entry(meta: MetaClient, node_id: int, region: int) -> int:
     return int(node["report"].get("entries", {}).get(str(region), 0))
 
 
-def test_rows_that_were_not_shipped_come_back_with_their_node(cluster: Cluster) -> None:
+def test_rows_that_were_not_shipped_come_back_with_their_node(
+    cluster: Cluster, etcd: EtcdProcess, bucket: ObjectStore
+) -> None:
+    """Of the clients that write all the time, rows are missing until the node is back, and no longer."""
     ((region, lost),) = cluster.place_of("cpu").items()
+    losses = LOSSES.format(region)
     insert(cluster, *range(1, SHIPPED + 1), value=1.0)
     unshipped = "SELECT count(*) FROM information_schema.wal_segments WHERE state = 'unshipped'"
     cluster.wait_until(unshipped, [[0]])
-    cluster.to_store[lost].refuse()
-    insert(cluster, *range(SHIPPED + 1, SHIPPED + LATE + 1), value=2.0)
-    meta = MetaClient([each.url.removeprefix("http://") for each in cluster.to_metasrv[lost]])
-    wait_for(lambda: reported_entry(meta, lost, region) == SHIPPED + LATE)
-    cluster.datanodes[lost].kill()
-    wait_for(lambda: cluster.place_of("cpu")[region] != lost)
-    # What the failover has lost is told, as long as it is lost.
-    cluster.wait_until(LOSSES, [[SHIPPED + 1, SHIPPED + LATE, None]])
-    assert cluster.sql("SELECT count(*), max(ts) FROM cpu") == [[SHIPPED, SHIPPED]]
-    insert(cluster, 15, 16, 100, value=3.0)
-    assert cluster.sql("DELETE FROM cpu WHERE host = 'h' AND ts = 16") == 1
-    cluster.to_store[lost].heal()
-    cluster.datanodes[lost].start()
-    cluster.wait_until(LOSSES, [[SHIPPED + 1, SHIPPED + LATE, LATE]])
+    with Writers(cluster, table="busy") as writers:
+        writers.wait_progress(5)
+        cluster.to_store[lost].refuse()
+        insert(cluster, *range(SHIPPED + 1, SHIPPED + LATE + 1), value=2.0)
+        writers.wait_progress(3)
+        meta = MetaClient([each.url.removeprefix("http://") for each in cluster.to_metasrv[lost]])
+        wait_for(lambda: reported_entry(meta, lost, region) == SHIPPED + LATE)
+        writers.readers.lossy.update(writers.acknowledged)
+        with writers.trouble():
+            cluster.datanodes[lost].kill()
+            wait_for(lambda: cluster.place_of("cpu")[region] != lost)
+            writers.wait_progress(3)
+        # What the failover has lost is told, as long as it is lost.
+        cluster.wait_until(losses, [[SHIPPED + 1, SHIPPED + LATE, None]])
+        assert cluster.sql("SELECT count(*), max(ts) FROM cpu") == [[SHIPPED, SHIPPED]]
+        insert(cluster, 15, 16, 100, value=3.0)
+        assert cluster.sql("DELETE FROM cpu WHERE host = 'h' AND ts = 16") == 1
+        cluster.to_store[lost].heal()
+        cluster.datanodes[lost].start()
+        cluster.wait_until(losses, [[SHIPPED + 1, SHIPPED + LATE, LATE]])
+        cluster.wait_until(MISSING, [[0]])
+        writers.readers.lossy.clear()
+        writers.wait_progress(3)
+        writers.wait_answers(3)
     check_rows(cluster)
+    check_all(cluster, writers, etcd, bucket)
     # Nothing comes a second time, wherever the region is, whatever starts.
     cluster.datanodes[lost].kill()
     cluster.datanodes[lost].start()
     check_rows(cluster)
+    check_owners(cluster, etcd, bucket)
     meta.close()
 
 

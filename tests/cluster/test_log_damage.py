@@ -126,7 +126,9 @@ def test_others_are_taken_over_from_a_log_that_is_damaged_and_the_operator_decid
     cluster: Cluster, etcd: EtcdProcess, bucket: ObjectStore, is_deleted: bool
 ) -> None:
     with Writers(cluster) as writers:
-        scene = prepare(cluster, bucket)
+        with writers.trouble():
+            scene = prepare(cluster, bucket)
+            writers.wait_progress(1)
         cluster.datanodes[scene.node].kill()
         bucket.delete(scene.path)
         if not is_deleted:
@@ -153,7 +155,9 @@ def test_others_are_taken_over_from_a_log_that_is_damaged_and_the_operator_decid
 @pytest.mark.parametrize("cluster", [{}], ids=["without failover"], indirect=True)
 def test_a_datanode_starts_with_a_log_that_is_damaged(cluster: Cluster, etcd: EtcdProcess, bucket: ObjectStore) -> None:
     with Writers(cluster) as writers:
-        scene = prepare(cluster, bucket)
+        with writers.trouble():
+            scene = prepare(cluster, bucket)
+            writers.wait_progress(1)
         node = cluster.datanodes[scene.node]
         node.kill()
         bucket.put(scene.path, bucket.get(scene.path)[:-20])

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.cluster.running import Cluster, Shape, running_cluster
-from tests.cluster.writers import TABLE, Writers, check_rows
+from tests.cluster.owners import check_all
+from tests.cluster.places import FAILOVER, QUICK_LOG
+from tests.cluster.running import Cluster, Shape, metric, running_cluster
+from tests.cluster.writers import TABLE, Writers
+from tests.kv.etcd_process import EtcdProcess
 from tests.remote.world import FakeRoutes
 from tests.store.services import S3Server
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
 from tsdb.remote import RemoteRegions
+from tsdb.store import ObjectStore
 
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.environ.get("TSDB_CLUSTER") != "all", reason="run by `make failures`"),
 ]
 
-FAILOVER = {"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"}
-QUICK_LOG = {"TSDB_DATANODE__WAL__SHARED__INTERVAL": "20ms", "TSDB_DATANODE__STORAGE__CACHE_CAPACITY": "0"}
+PROOFS = "tsdb_datanode_ownership_proofs_total"
 SECONDS_MAX = 240.0
 """One that answers when it is called is left alone for a minute."""
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, s3: S3Server) -> Iterator[Cluster]:
+def root(s3: S3Server) -> str:
+    return s3.new_root()
+
+
+@pytest.fixture
+def bucket(s3: S3Server, root: str) -> ObjectStore:
+    return s3.store(root)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, etcd: EtcdProcess, s3: S3Server, root: str) -> Iterator[Cluster]:
     shape = Shape(metasrv_environment=FAILOVER, datanode_environment=QUICK_LOG, has_proxies=True)
-    with running_cluster(tmp_path, shape, s3=s3) as cluster:
+    with running_cluster(tmp_path, shape, etcd=etcd, s3=s3, root=root) as cluster:
         cluster.sql(TABLE)
         yield cluster
 
@@ -57,7 +68,9 @@ def reads(regions: RemoteRegions, region: int) -> bool:
     return True
 
 
-def test_a_datanode_that_reaches_no_metadata_server_is_replaced_and_comes_back(cluster: Cluster) -> None:
+def test_a_datanode_that_reaches_no_metadata_server_is_replaced_and_comes_back(
+    cluster: Cluster, etcd: EtcdProcess, bucket: ObjectStore
+) -> None:
     region, lost = next(iter(cluster.place_of("cpu").items()))
     address = cluster.sql(f"SELECT peer_addr FROM information_schema.cluster_info WHERE peer_id = {lost}")[0][0]
     direct = RemoteRegions(FakeRoutes(address))
@@ -66,35 +79,25 @@ def test_a_datanode_that_reaches_no_metadata_server_is_replaced_and_comes_back(c
         for each in cluster.to_metasrv[lost]:
             each.refuse()
         # Its lease runs out. It goes on by proofs of ownership, as long as nobody has taken its regions.
-        wait_long(lambda: read(cluster) and proofs(cluster, lost) > 0)
-        writers.wait_progress(3)
-        wait_long(lambda: cluster.place_of("cpu")[region] != lost)
-        # The first write or proof after that finds the fence: from then on it serves nothing.
-        wait_long(lambda: not reads(direct, region))
-        writers.wait_progress(3)
+        wait_long(lambda: metric(cluster.datanodes[lost], PROOFS) > 0)
+        with writers.trouble():
+            writers.wait_progress(3)
+            wait_long(lambda: cluster.place_of("cpu")[region] != lost)
+            # The first write or proof after that finds the fence: from then on it serves nothing.
+            wait_long(lambda: not reads(direct, region))
+            writers.wait_progress(3)
+        writers.wait_answers(3)
         assert not reads(direct, region)
         for each in cluster.to_metasrv[lost]:
             each.heal()
         owner = cluster.place_of("cpu")[region]
         wait_long(lambda: is_alive(cluster, lost))
-        wait_long(lambda: is_moved(cluster, region, owner, lost))
-        writers.wait_progress(3)
-    check_rows(cluster, writers)
+        with writers.trouble():
+            wait_long(lambda: is_moved(cluster, region, owner, lost))
+            writers.wait_progress(3)
+    check_all(cluster, writers, etcd, bucket)
     assert reads(direct, region)
     direct.close()
-
-
-def read(cluster: Cluster) -> bool:
-    """Ask for rows of all regions; always true, so that it can be part of a condition."""
-    cluster.sql("SELECT count(*) FROM cpu")
-    return True
-
-
-def proofs(cluster: Cluster, node: int) -> float:
-    """How often a datanode has proved that its log is its own."""
-    page = httpx.get(f"{cluster.datanodes[node].url}/metrics", timeout=30).text
-    found = re.search(r"^tsdb_datanode_ownership_proofs_total (\S+)$", page, flags=re.MULTILINE)
-    return 0.0 if found is None else float(found[1])
 
 
 def is_alive(cluster: Cluster, node: int) -> bool:

@@ -59,12 +59,14 @@ def test_a_cluster_is_restored_to_a_time_after_a_move_and_the_loss_of_a_datanode
         writers.wait_progress(3)
         region, node = next(iter(busy.place_of("cpu").items()))
         target = next(each for each in busy.datanodes if each != node)
-        busy.sql(f"ADMIN migrate_region({region}, {node}, {target}, 60)", frontend=1)
+        with writers.trouble():
+            busy.sql(f"ADMIN migrate_region({region}, {node}, {target}, 60)", frontend=1)
         writers.wait_progress(3)
         busy.sql("ALTER TABLE other ADD COLUMN w DOUBLE; INSERT INTO other VALUES (3, 3, 3)")
-        busy.datanodes[target].kill()
-        # Every region is served again, and rows went to the logs of its next node.
-        writers.wait_progress(5)
+        with writers.trouble():
+            busy.datanodes[target].kill()
+            # Every region is served again, and rows went to the logs of its next node.
+            writers.wait_progress(5)
         before = dict(writers.acknowledged)
         to_time = format_time(time.time_ns())
         # The next row may be under way; the one behind it is begun later.

@@ -32,6 +32,8 @@ LOCAL = {**QUICK_LOG, "TSDB_DATANODE__WAL__SHARED__ACKNOWLEDGE": "local", "TSDB_
 SHORT_DEADLINE = {"TSDB_FRONTEND__HTTP__TIMEOUT": "4s"}
 CLIENT_SECONDS = 30.0
 """How long clients wait: longer than the server, so that it is the server which says what happened."""
+PATIENT = {"x-tsdb-timeout": "60s"}
+"""For queries: only writes are to fail soon."""
 FAILOVERS = "SELECT count(*) FROM information_schema.region_failovers"
 RETRYABLE = (408, 503)
 
@@ -66,7 +68,7 @@ def cluster(tmp_path: Path, etcd: EtcdProcess, s3: S3Server, root: str) -> Itera
 
 @pytest.fixture
 def writers(cluster: Cluster) -> Writers:
-    return Writers(cluster, timeout_seconds=CLIENT_SECONDS)
+    return Writers(cluster, timeout_seconds=CLIENT_SECONDS, query_headers=PATIENT)
 
 
 def hosts_on(cluster: Cluster, node: int) -> set[str]:
@@ -82,9 +84,10 @@ def test_a_datanode_that_is_lost_with_its_disk_is_replaced_by_others(
     with writers:
         writers.wait_progress(5)
         lost = next(iter(cluster.place_of("cpu").values()))
-        cluster.datanodes[lost].kill()
-        cluster.datanodes[lost].lose_disk()
-        writers.wait_progress(5)
+        with writers.trouble():
+            cluster.datanodes[lost].kill()
+            cluster.datanodes[lost].lose_disk()
+            writers.wait_progress(5)
         assert lost not in cluster.place_of("cpu").values()
         # A new machine with the same id begins with nothing.
         cluster.datanodes[lost].start()
@@ -97,14 +100,15 @@ def test_all_datanodes_that_are_lost_with_their_disks_come_back_with_every_row(
 ) -> None:
     with writers:
         writers.wait_progress(5)
-        for node in cluster.datanodes.values():
-            node.kill()
-        for node in cluster.datanodes.values():
-            node.lose_disk()
-            node.start(wait=False)
-        for node in cluster.datanodes.values():
-            node.wait_ready()
-        writers.wait_progress(3)
+        with writers.trouble():
+            for node in cluster.datanodes.values():
+                node.kill()
+            for node in cluster.datanodes.values():
+                node.lose_disk()
+                node.start(wait=False)
+            for node in cluster.datanodes.values():
+                node.wait_ready()
+            writers.wait_progress(3)
     check_all(cluster, writers, etcd, bucket)
 
 
@@ -167,19 +171,20 @@ def test_with_a_local_log_writes_go_on_in_an_outage_of_the_store_until_their_bou
         cluster.sql(TABLE)
         cluster.sql("CREATE TABLE large (host STRING PRIMARY KEY, ts TIMESTAMP TIME INDEX, v DOUBLE)")
         (node,) = cluster.place_of("large").values()
-        with Writers(cluster, timeout_seconds=CLIENT_SECONDS) as writers:
+        with Writers(cluster, timeout_seconds=CLIENT_SECONDS, query_headers=PATIENT) as writers:
             writers.wait_progress(3)
             for each in cluster.to_store.values():
                 each.refuse()
             failures = len(writers.failures)
             writers.wait_progress(20)
             assert len(writers.failures) == failures, writers.failures[failures:]
-            # What is not shipped is bounded: then writes to this node wait, until their deadline.
-            blocks = fill(cluster)
-            assert unshipped_bytes(cluster, node) > 1 << 20
-            for each in cluster.to_store.values():
-                each.heal()
-            writers.wait_progress(3)
+            # What is not shipped is bounded: then writes to this node wait, until their deadline. Memory is short, too.
+            with writers.trouble():
+                blocks = fill(cluster)
+                assert unshipped_bytes(cluster, node) > 1 << 20
+                for each in cluster.to_store.values():
+                    each.heal()
+                writers.wait_progress(3)
         assert cluster.sql(FAILOVERS) == [[0]]
         assert cluster.sql("SELECT count(*) FROM large")[0][0] >= blocks * BLOCK
         assert cluster.sql("SELECT count(*) - count(DISTINCT ts) FROM large") == [[0]]
@@ -226,8 +231,9 @@ def test_a_datanode_whose_replies_are_lost_when_it_dies_has_stored_each_row_once
         lost = next(iter(cluster.place_of("cpu").values()))
         cluster.to_store[lost].lose_replies()
         assert cluster.to_store[lost].wait_lost(60), "nothing was asked of the store"
-        cluster.datanodes[lost].kill()
-        writers.wait_progress(3)
+        with writers.trouble():
+            cluster.datanodes[lost].kill()
+            writers.wait_progress(3)
         assert lost not in cluster.place_of("cpu").values()
     check_all(cluster, writers, etcd, bucket)
 
@@ -250,13 +256,15 @@ def test_the_log_is_deleted_behind_flushes_while_another_node_seals_it(
             writers.wait_progress(5)
             lost = next(iter(cluster.place_of("cpu").values()))
             # It stands in the middle of its purges, and goes on with them when its log is sealed.
-            cluster.datanodes[lost].pause()
-            wait_for(lambda: lost not in cluster.place_of("cpu").values())
-            cluster.datanodes[lost].resume()
-            writers.wait_progress(5)
+            with writers.trouble():
+                cluster.datanodes[lost].pause()
+                wait_for(lambda: lost not in cluster.place_of("cpu").values())
+                cluster.datanodes[lost].resume()
+                writers.wait_progress(5)
             second = next(iter(cluster.place_of("cpu").values()))
-            cluster.datanodes[second].kill()
-            writers.wait_progress(3)
+            with writers.trouble():
+                cluster.datanodes[second].kill()
+                writers.wait_progress(3)
     finally:
         is_over.set()
         flushing.join(120)
@@ -278,18 +286,20 @@ def test_writes_survive_a_store_that_asks_to_slow_down(
     service, s3 = faults
     with running_cluster(tmp_path, shape(QUICK_LOG), etcd=etcd, s3=s3, root=root) as cluster:
         cluster.sql(TABLE)
-        with Writers(cluster, timeout_seconds=CLIENT_SECONDS) as writers:
+        with Writers(cluster, timeout_seconds=CLIENT_SECONDS, query_headers=PATIENT) as writers:
             writers.wait_progress(3)
             service.slow_down_share = 0.5
             writers.wait_progress(10)
-            cluster.sql("ADMIN flush_table('cpu')", timeout=120)
-            # Everything is refused for a while: the pauses grow, so it is not asked all the time.
-            service.slow_down_share = 1.0
-            before = service.refused
-            writers.wait_failure()
-            storm = service.refused - before
-            service.slow_down_share = 0.0
-            writers.wait_progress(5)
+            # From here on there are data files, which queries cannot read meanwhile.
+            with writers.trouble():
+                cluster.sql("ADMIN flush_table('cpu')", timeout=120)
+                # Everything is refused for a while: the pauses grow, so it is not asked all the time.
+                service.slow_down_share = 1.0
+                before = service.refused
+                writers.wait_failure()
+                storm = service.refused - before
+                service.slow_down_share = 0.0
+                writers.wait_progress(5)
         assert 0 < storm < 2000, "requests are repeated with pauses"
         assert cluster.sql(FAILOVERS) == [[0]]
         check_all(cluster, writers, etcd, bucket)

@@ -1,13 +1,15 @@
-"""Clients that write while nodes fail, and remember what was acknowledged."""
+"""Clients that write while nodes fail, and remember what was acknowledged. Others query all the time."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 
 import httpx
 
+from tests.cluster.readers import Readers, improper
 from tests.cluster.running import Cluster
 
 TABLE = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) " + (
@@ -16,11 +18,23 @@ TABLE = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMA
 
 
 class Writers:
-    """A thread for each host, which inserts rows one by one. What fails is tried again, under the same time."""
+    """A thread for each host, which inserts rows one by one. What fails is tried again, under the same time.
 
-    def __init__(self, cluster: Cluster, hosts: int = 4, *, timeout_seconds: float = 15) -> None:
+    Readers check meanwhile that queries are answered, and rightly.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        hosts: int = 4,
+        *,
+        timeout_seconds: float = 15,
+        table: str = "cpu",
+        query_headers: Mapping[str, str] | None = None,
+    ) -> None:
         self._timeout_seconds = timeout_seconds
-        self._urls = [node.url for node in cluster.frontends]
+        self._cluster = cluster
+        self.table = table
         self._is_stopped = threading.Event()
         self._lock = threading.Lock()
         self.acknowledged: dict[str, int] = {f"h{number}": 0 for number in range(hosts)}
@@ -28,20 +42,40 @@ class Writers:
         self.failures: list[str] = []
         self.failed: dict[str, int] = dict.fromkeys(self.acknowledged, 0)
         """By host: how many of its requests have failed."""
+        self.readers = Readers(cluster, self.acknowledged, table=table, headers=query_headers or {})
         self._threads = [threading.Thread(target=self._run, args=(host,), daemon=True) for host in self.acknowledged]
 
     def __enter__(self) -> Writers:
         for thread in self._threads:
             thread.start()
+        self.readers.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Unless the test has failed, queries are answered at the end."""
+        try:
+            if kind is None:
+                self.wait_answers(1)
+        finally:
+            self.stop()
+        if kind is None:
+            self.readers.check()
+        elif self.readers.wrong:
+            print("wrong answers:", *self.readers.wrong, sep="\n")
 
     def stop(self) -> None:
         self._is_stopped.set()
         for thread in self._threads:
             thread.join(60)
+        self.readers.end()
+
+    def trouble(self) -> AbstractContextManager[None]:
+        """Queries that overlap with this may fail."""
+        return self.readers.trouble()
+
+    def wait_answers(self, count: int, seconds_max: float = 120.0, *, hosts: Collection[str] | None = None) -> None:
+        """Wait until so many queries of each host, or each of these, were begun and answered after now."""
+        self.readers.wait_answers(count, seconds_max, hosts=hosts)
 
     def wait_progress(self, rows: int, seconds_max: float = 120.0, *, hosts: Collection[str] | None = None) -> None:
         """Wait until each host, or each of these, has so many more rows than now."""
@@ -56,6 +90,7 @@ class Writers:
     def _wait(self, holds: Callable[[], bool], seconds_max: float) -> None:
         deadline = time.monotonic() + seconds_max
         while not holds():
+            self.readers.check()
             assert time.monotonic() < deadline, (self.acknowledged, self.failures[-5:])
             time.sleep(0.05)
 
@@ -63,11 +98,14 @@ class Writers:
         number, at = 1, hash(host)
         with httpx.Client(timeout=self._timeout_seconds) as client:
             while not self._is_stopped.is_set():
-                statement = f"INSERT INTO cpu VALUES ('{host}', {number}, {number})"
+                statement = f"INSERT INTO {self.table} VALUES ('{host}', {number}, {number})"
                 at += 1
+                frontends = self._cluster.frontends
                 try:
-                    response = client.post(f"{self._urls[at % len(self._urls)]}/v1/sql", data={"sql": statement})
+                    response = client.post(f"{frontends[at % len(frontends)].url}/v1/sql", data={"sql": statement})
                     error = None if response.status_code == 200 else response.text
+                    if error is not None and (wrong := improper(response)) is not None:
+                        self.readers.wrong.append(f"{statement} failed improperly: {wrong}")
                 except httpx.HTTPError as problem:
                     error = repr(problem)
                 if error is None:
@@ -81,7 +119,8 @@ class Writers:
 
 def check_rows(cluster: Cluster, writers: Writers, *, frontend: int = 0) -> None:
     """Every row that was acknowledged is there once; at most one more for each host, which was under way."""
-    found = cluster.sql("SELECT host, count(*), count(DISTINCT ts), max(ts) FROM cpu GROUP BY host", frontend=frontend)
+    query = f"SELECT host, count(*), count(DISTINCT ts), max(ts) FROM {writers.table} GROUP BY host"
+    found = cluster.sql(query, frontend=frontend)
     by_host = {host: (rows, times, last) for host, rows, times, last in found}
     for host, last in writers.acknowledged.items():
         rows, times, newest = by_host.get(host, (0, 0, 0))

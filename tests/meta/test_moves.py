@@ -393,16 +393,28 @@ class SupervisedWorld:
         self.refused: set[str] = set()
         """Addresses at which nobody listens."""
         self.is_in_maintenance = False
+        self.counts = {1: 5, 2: 5}
+        self.step = 0
         for node_id in (1, 2, 3):
             self.nodes.register(datanode(node_id))
         self.supervisor = self.supervise(self.nodes, **settings)
+
+    def live_in_turn(self, steps: int, *alive: int) -> None:
+        """Half a second each. Nodes send their heartbeats every six steps, one after the other."""
+        for _ in range(steps):
+            self.step += 1
+            self.clock.advance(seconds=0.5)
+            for node_id in alive:
+                if self.step % 6 == 2 * node_id % 6:
+                    self.nodes.heartbeat(datanode(node_id), {})
+            self.supervisor.tick()
 
     def supervise(self, nodes: NodeRegistry, **settings: Any) -> FailureSupervisor:
         return FailureSupervisor(
             nodes,
             self.clock,
             Supervision(**{"is_enabled": True, **settings}),
-            region_counts=lambda: {1: 5, 2: 5},
+            region_counts=lambda: self.counts,
             is_in_maintenance=lambda: self.is_in_maintenance,
             answers=lambda peer: peer.node_id in self.answering,
             is_refused=lambda address: address in self.refused,
@@ -475,6 +487,48 @@ def test_maintenance_the_switch_and_the_brake_hold_failovers_back() -> None:
     braked.live(60, 3)
     assert braked.begun == []
     assert braked.supervisor.tick() == [1, 2]
+
+
+@pytest.mark.parametrize("is_refused", [True, False], ids=["their addresses are free", "they do not answer"])
+@pytest.mark.parametrize("vanished", [(1, 2), (1, 3), (1, 2, 3)])
+def test_nothing_is_moved_when_nodes_vanish_at_once_whichever_is_missed_first(
+    vanished: tuple[int, ...], is_refused: bool
+) -> None:
+    """Their last heartbeats are up to an interval apart. Node 3 has no regions, and counts nevertheless."""
+    for moment in range(6):
+        world = SupervisedWorld()
+        world.live_in_turn(60 + moment, 1, 2, 3)
+        world.refused = {datanode(each).address for each in vanished if is_refused}
+        world.live_in_turn(80, *({1, 2, 3} - set(vanished)))
+        assert world.begun == [], moment
+        # They come back, and one of them is lost alone.
+        world.refused = set()
+        world.live_in_turn(60, 1, 2, 3)
+        world.refused = {datanode(1).address}
+        world.live_in_turn(18, 2, 3)
+        assert world.begun == [1], moment
+
+
+def test_the_last_of_many_nodes_that_come_back_has_some_time_for_that() -> None:
+    world = SupervisedWorld()
+    world.live_in_turn(60, 1, 2, 3)
+    world.live_in_turn(80, 3)
+    world.live_in_turn(36, 1, 3)
+    assert world.begun == []
+    world.live_in_turn(18, 1, 3)
+    assert world.begun == [2]
+
+
+def test_nodes_that_are_lost_one_after_the_other_are_failed_over() -> None:
+    world = SupervisedWorld()
+    world.live_in_turn(60, 1, 2, 3)
+    world.refused = {datanode(1).address}
+    world.live_in_turn(18, 2, 3)
+    assert world.begun == [1]
+    world.counts = {2: 10}
+    world.refused |= {datanode(2).address}
+    world.live_in_turn(30, 3)
+    assert world.begun == [1, 2]
 
 
 def test_a_node_that_answers_is_left_alone_for_a_while() -> None:

@@ -20,7 +20,7 @@ from tsdb.engine.errors import RegionNotFound, RegionReadOnly
 from tsdb.engine.reading import CellsRequest, CellsRun, RunQuery, ScanRequest
 from tsdb.errors import Busy, Cancelled, DeadlineExceeded, StartError, Status
 from tsdb.model import region_id
-from tsdb.remote import NodeUnavailable, OutcomeUnknown, RegionServer, RemoteRegions, RemoteSettings
+from tsdb.remote import NodeUnavailable, OutcomeUnknown, RegionNotOpen, RegionServer, RemoteRegions, RemoteSettings
 from tsdb.remote._message import pack, unpack
 from tsdb.units import Duration
 
@@ -133,6 +133,38 @@ def test_a_write_is_sent_again_to_where_the_region_leads(world: World, monkeypat
     refused.clear()
     world.routes.on_refresh = lambda region: False
     with pytest.raises(RegionReadOnly, match="leads elsewhere"):
+        world.put(ROWS)
+
+
+def test_a_region_that_is_open_nowhere_for_a_moment_can_be_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is being moved. Clients must not take that for a mistake of theirs: some drop rows that are refused so."""
+    with open_world_beside(world) as wrong:
+        world.put(ROWS)
+        world.routes.has_places = True
+        asked: list[Callable[[], Any]] = [
+            lambda: rows_of(world.regions, ["a"]),
+            lambda: world.regions.write(REGION, batch_of(SCHEMA, ROWS)).result(30),
+            lambda: world.regions.flush(REGION).result(30),
+            lambda: world.regions.stat(REGION),
+        ]
+        for is_newer in (False, True):
+            world.routes.on_refresh = lambda region, is_newer=is_newer: is_newer
+            for ask in asked:
+                world.routes.default = world.server.address
+                assert world.regions.schema(REGION) == SCHEMA
+                world.routes.default = wrong
+                with pytest.raises(RegionNotOpen, match="being moved") as refused:
+                    ask()
+                assert refused.value.status is Status.REGION_NOT_READY
+    world.routes.default = world.server.address
+
+    def leave(region: Any, *_: Any, **__: Any) -> Future[int]:
+        raise RegionReadOnly(region_id=region, reason="it is being closed here", leads_elsewhere=True)
+
+    monkeypatch.setattr(world.engine, "write_encoded", leave)
+    with pytest.raises(RegionNotOpen):
         world.put(ROWS)
 
 

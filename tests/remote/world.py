@@ -30,6 +30,8 @@ class FakeRoutes:
         self.on_refresh: Callable[[RegionId], bool] = lambda region: False
         self.refreshed: list[RegionId] = []
         self.caught_up = 0
+        self.has_places = False
+        """Whether every region exists, whatever datanodes say."""
 
     def peer_of(self, region_id: RegionId) -> Peer:
         address = self.places.get(region_id, self.default)
@@ -39,6 +41,9 @@ class FakeRoutes:
 
     def peers(self) -> Sequence[Peer]:
         return [] if self.default is None else [Peer(1, self.default)]
+
+    def is_placed(self, region_id: RegionId) -> bool:
+        return self.has_places
 
     def refresh(self, region_id: RegionId) -> bool:
         self.refreshed.append(region_id)

@@ -141,6 +141,10 @@ class _Owners:
     def peers(self) -> Sequence[Peer]:
         return ()
 
+    def is_placed(self, region_id: RegionId) -> bool:
+        """Not known here without a question; each attempt asks it first."""
+        return False
+
     def refresh(self, region_id: RegionId) -> bool:
         threading.Event().wait(_REFRESH_SECONDS)
         return True

@@ -105,6 +105,10 @@ class StoreRoutes:
         ]
         return sorted(found, key=lambda peer: peer.node_id)
 
+    def is_placed(self, region_id: RegionId) -> bool:
+        """The leader itself changes what exists: it is told what datanodes say."""
+        return False
+
     def refresh(self, region_id: RegionId) -> bool:
         """Each question is answered from the store: there is nothing newer."""
         return False

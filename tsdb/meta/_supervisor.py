@@ -6,7 +6,9 @@ server, and nothing is moved for a while. If its address refuses connections, th
 expired, because reading the log takes a while.
 
 Nothing is moved while maintenance mode is on, or while so many nodes are silent at once that they are hardly the
-reason.
+reason. Nodes that vanish at the same moment are missed one after the other, because the last heartbeats of them are up
+to an interval apart. So a node counts as lost alone only when enough others have sent a heartbeat since the one that
+it has missed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 
 from tsdb.clock import Clock
 from tsdb.meta._detector import THRESHOLD, PhiDetector, is_braked
-from tsdb.meta._nodes import HEARTBEAT, LogKind, NodeRegistry, NodeState
+from tsdb.meta._nodes import HEARTBEAT, SKEW, LogKind, NodeRegistry, NodeState
 from tsdb.model import NodeRole, Peer
 from tsdb.telemetry import gauge, get_logger
 
@@ -95,6 +97,8 @@ class FailureSupervisor:
         self._heard_ns: dict[int, int] = {}
         self._begun: dict[int, tuple[float, float]] = {}
         """By node, when its regions may be tried again, and how long after that."""
+        self._held: dict[int, float] = {}
+        """By node that is lost together with others, until when that was so."""
         self._was_braked = False
         self._patience = settings.unheard_seconds
         """How long a node that never sent a heartbeat may be silent."""
@@ -102,15 +106,18 @@ class FailureSupervisor:
     def tick(self) -> list[int]:
         """Check all datanodes, start failovers that are due, and return the suspected nodes."""
         counts = self._region_counts()
-        states = [each for each in self._nodes.states(NodeRole.DATANODE) if self._counts_in(each, counts)]
+        known = self._nodes.states(NodeRole.DATANODE)
+        states = [each for each in known if self._counts_in(each, counts)]
         for state in states:
             self._listen(state)
         self._patience = self._choose_patience(states)
         suspects = [each for each in states if self._is_suspect(each) and counts.get(each.description.node_id)]
         _SUSPECTED.set(len(suspects))
-        if self._settings.is_enabled and suspects and not self._is_held_back(len(suspects), len(states)):
+        if self._settings.is_enabled and suspects and not self._is_held_back(suspects, len(states)):
+            others = [each for each in known if each.description.node_id not in self._begun or each in states]
             for state in suspects:
-                self._consider(state)
+                if state.has_left or self._is_lost_alone(state, others):
+                    self._consider(state)
         return [each.description.node_id for each in suspects]
 
     def _counts_in(self, state: NodeState, counts: Mapping[int, int]) -> bool:
@@ -129,6 +136,7 @@ class FailureSupervisor:
             return
         self._heard_ns[node_id] = state.heard_ns
         self._begun.pop(node_id, None)
+        self._held.pop(node_id, None)
         self._detectors.setdefault(node_id, PhiDetector(self._settings.heartbeat_seconds)).heard(state.heard_ns / 1e9)
 
     def _is_suspect(self, state: NodeState) -> bool:
@@ -141,18 +149,44 @@ class FailureSupervisor:
             return self._nodes.silent_seconds(state) >= self._patience
         return self._detectors[state.description.node_id].phi(self._clock.monotonic_ns() / 1e9) >= THRESHOLD
 
-    def _is_held_back(self, suspects: int, nodes: int) -> bool:
-        braked = is_braked(suspects, nodes)
+    def _is_held_back(self, suspects: Sequence[NodeState], nodes: int) -> bool:
+        braked = is_braked(len(suspects), nodes)
         _BRAKED.set(braked)
+        if braked:
+            self._hold(suspects)
         if braked and not self._was_braked:
             _log.error(
                 "too many datanodes are silent: no regions are moved",
-                silent=suspects,
+                silent=len(suspects),
                 nodes=nodes,
                 hint="check the network; a failover can be ordered for each lost node",
             )
         self._was_braked = braked
         return braked or self._is_in_maintenance()
+
+    def _hold(self, suspects: Sequence[NodeState]) -> None:
+        now = self._clock.monotonic_ns() / 1e9
+        for state in suspects:
+            self._held[state.description.node_id] = now
+
+    def _is_lost_alone(self, suspect: NodeState, nodes: Sequence[NodeState]) -> bool:
+        """Whether enough of the nodes that lived when a node was last heard have been heard since.
+
+        Nodes that were silent together come back one after the other: the last of them get some time for that.
+        """
+        silent, interval = self._nodes.silent_seconds(suspect), self._settings.heartbeat_seconds
+        lease = self._nodes.lease.seconds + SKEW.seconds
+        silences = [self._nodes.silent_seconds(each) for each in nodes if not each.has_left]
+        of_living = [each for each in silences if each < silent + lease]
+        together = [each for each in of_living if each >= silent - interval]
+        if is_braked(len(together), len(of_living)):
+            # The next heartbeat of a node that lives may only be a little late.
+            if is_braked(sum(each >= MISSED_BEATS * interval for each in together), len(of_living)):
+                _BRAKED.set(True)
+                self._hold([suspect])
+            return False
+        held = self._held.get(suspect.description.node_id)
+        return held is None or self._clock.monotonic_ns() / 1e9 >= held + self._settings.unheard_alone_seconds
 
     def _consider(self, state: NodeState) -> None:
         node_id, silent = state.description.node_id, self._nodes.silent_seconds(state)

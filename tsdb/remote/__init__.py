@@ -5,6 +5,7 @@
 `codec` turns everything of the region interface to bytes and back.
 """
 
+from tsdb.remote._elsewhere import RegionNotOpen
 from tsdb.remote._errors import BadMessage, NodeUnavailable, OutcomeUnknown, ProtocolMismatch, RemoteError
 from tsdb.remote._reader import RemoteReader
 from tsdb.remote._regions import RemoteRegions
@@ -19,6 +20,7 @@ __all__ = [
     "NodeVerbs",
     "OutcomeUnknown",
     "ProtocolMismatch",
+    "RegionNotOpen",
     "RegionServer",
     "RemoteError",
     "RemoteReader",

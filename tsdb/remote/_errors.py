@@ -4,6 +4,7 @@
     ├── BadMessage           what arrived is not a message of this protocol: a bug, or something else is at the address
     ├── ProtocolMismatch     the two sides are of releases that do not understand each other: run the same one on both
     ├── NodeUnavailable      the datanode cannot be reached, or went away before it answered: try again
+    ├── RegionNotOpen        in `_elsewhere.py`: the region is being moved, or opened: try again
     └── OutcomeUnknown       a write was sent and its answer is lost: the rows may be there; writing them again is safe
 
 Errors travel as `tsdb.error_json` writes them; a class that is not known here arrives as a `RemoteError` with the same

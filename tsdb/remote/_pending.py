@@ -12,9 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from tsdb.engine import SchemaOutdated
 from tsdb.engine.entry import FRAME_KINDS, check_batch, encode_batch
-from tsdb.engine.errors import ManifestFenced, RegionNotFound, RegionReadOnly
 from tsdb.model import Batch, RegionId, RegionSchema
-from tsdb.remote._errors import NodeUnavailable
+from tsdb.remote._elsewhere import ELSEWHERE, explain
 from tsdb.remote._link import Link
 from tsdb.remote._routes import Routes
 from tsdb.remote._settings import RemoteSettings
@@ -22,8 +21,6 @@ from tsdb.remote.codec import lower_value
 from tsdb.telemetry import SpanKind, current_span
 from tsdb.units import Duration
 
-ELSEWHERE = (NodeUnavailable, RegionNotFound, RegionReadOnly, ManifestFenced)
-"""What a datanode says, or its silence, when a region may be on another one: nothing was done."""
 SCHEMAS_MAX = 3
 """For how many versions of a schema a write is encoded that was made for none in particular."""
 
@@ -91,7 +88,7 @@ class RemoteChange:
             self._is_repeated = True
             self._later(self._send_elsewhere, error)
         else:
-            self.done.set_exception(error)
+            self.done.set_exception(explain(error, self._sender.routes, self._region_id))
 
     def _send_to(self, link: Link) -> None:
         args, buffers = lower_value((self._args, self._named))
@@ -119,7 +116,7 @@ class RemoteChange:
 
     def _send_elsewhere(self, error: Exception) -> None:
         if not self._sender.routes.refresh(self._region_id):
-            raise error
+            raise explain(error, self._sender.routes, self._region_id)
         self.send()
 
 

@@ -42,10 +42,11 @@ from tsdb.model import (
     TimeRange,
 )
 from tsdb.remote._calls import call_node
+from tsdb.remote._elsewhere import ELSEWHERE, explain
 from tsdb.remote._errors import NodeUnavailable, StaleStream
 from tsdb.remote._link import Link
 from tsdb.remote._links import Links
-from tsdb.remote._pending import ELSEWHERE, RemoteChange, RemoteWrite
+from tsdb.remote._pending import RemoteChange, RemoteWrite
 from tsdb.remote._reader import RemoteReader
 from tsdb.remote._routes import Routes
 from tsdb.remote._settings import RemoteSettings
@@ -234,8 +235,11 @@ class RemoteRegions:
         except ELSEWHERE as error:
             # A datanode that does not answer may be back by then; one that knows better need not be asked again.
             if not self.routes.refresh(region_id) and not isinstance(error, NodeUnavailable):
-                raise
-        return self._ask_at(region_id, ask)
+                raise explain(error, self.routes, region_id) from error
+        try:
+            return self._ask_at(region_id, ask)
+        except ELSEWHERE as error:
+            raise explain(error, self.routes, region_id) from error
 
     def close(self) -> None:
         """End all connections; what is unanswered ends as unknown."""

@@ -17,8 +17,16 @@ class Routes(Protocol):
     def peers(self) -> Sequence[Peer]:
         """Return all datanodes."""
 
+    def is_placed(self, region_id: RegionId) -> bool:
+        """Return whether the region exists, even if its datanode does not have it at the moment.
+
+        False if that is not known here: then callers are told what the datanode says.
+        """
+
     def refresh(self, region_id: RegionId) -> bool:
         """Wait, no longer than a deadline of its own, for newer routes; return whether the place has changed.
+
+        While the region is moving, it is waited for the end of that.
 
         Called after a datanode said that it does not serve the region, or could not be reached.
         """

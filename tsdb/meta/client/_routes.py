@@ -54,24 +54,29 @@ class MirrorRoutes:
         place = self._places.place_of(region_id)
         return place is not None and place.is_moving
 
+    def is_placed(self, region_id: RegionId) -> bool:
+        """Whether a region exists: whatever its datanode says, it has one."""
+        return self._places.place_of(region_id) is not None
+
     def peers(self) -> list[Peer]:
         """All datanodes, by id."""
         return self._places.peers()
 
     def refresh(self, region_id: RegionId) -> bool:
-        """Wait for a newer place of a region; return whether there is one."""
+        """Wait for a newer place of a region, and for the end of a move; return whether there is a newer one."""
         table_id = table_id_of(region_id)
         before = self._known(region_id)
-        if time.monotonic() - self._changed.get(table_id, float("-inf")) < RECENT_SECONDS:
+        is_recent = time.monotonic() - self._changed.get(table_id, float("-inf")) < RECENT_SECONDS
+        if is_recent and not self.is_moving(region_id):
             return True
         self.catch_up()
         deadline = time.monotonic() + self._refresh_seconds
-        while self._known(region_id) == before:
+        while self._known(region_id) == before or self.is_moving(region_id):
             seen = self._mirror.seen
-            if self._known(region_id) != before:
+            if self._known(region_id) != before and not self.is_moving(region_id):
                 break
             if not self._mirror.wait_after(seen, deadline - time.monotonic()):
-                return False
+                return is_recent or self._known(region_id) != before
         return True
 
     def catch_up(self) -> None:
