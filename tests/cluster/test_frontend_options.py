@@ -129,8 +129,8 @@ def test_plain_text_and_wrong_passwords_are_refused(secured: Secured) -> None:
     assert refused.value.args[0] in (1045, 3159)
     with pytest.raises(psycopg.OperationalError):
         secured.postgres(ROOT, SECRET, mode="disable")
-    with pytest.raises(httpx.HTTPError):
-        httpx.get(secured.server.url.replace("https://", "http://") + "/v1/sql?sql=SELECT+1", timeout=30)
+    plain = httpx.get(secured.server.url.replace("https://", "http://") + "/v1/sql?sql=SELECT+1", timeout=30)
+    assert (plain.status_code, plain.text) == (400, "this port speaks TLS only.\n")
     assert secured.ask("SELECT 1", None).status_code == 401
     assert secured.ask("SELECT 1", (ROOT, "wrong")).status_code == 401
     with pytest.raises(pymysql.err.OperationalError):
@@ -143,10 +143,11 @@ def test_a_user_who_is_created_on_a_frontend_logs_in_with_every_driver(secured: 
     """The frontend without a provider creates her, since users are in the metadata of the cluster."""
     cluster.sql("CREATE USER eve IDENTIFIED BY 'a-password'")
     try:
-        wait_for(lambda: secured.ask("SELECT 1", ("eve", "a-password")).status_code == 200)
-        refused = secured.ask("CREATE DATABASE hers", ("eve", "a-password"))
+        wait_for(lambda: "eve" in {row[0] for row in secured.sql("SHOW USERS")})
+        refused = secured.ask("SELECT 1", ("eve", "a-password"))
         assert (refused.status_code, refused.json()["code"]) == (403, 7006)
         secured.sql("GRANT ALL ON public.* TO eve")
+        assert secured.sql("SELECT 1", ("eve", "a-password")) == [[1]]
         with secured.mysql("eve", "a-password") as connection, connection.cursor() as cursor:
             cursor.execute("CREATE TABLE hers (ts TIMESTAMP TIME INDEX)")
         with secured.postgres("eve", "a-password") as session:

@@ -69,7 +69,7 @@ def _restore(directory: Path, etcd: SecuredEtcd, **changes: str) -> str:
     file.write_text(
         f'[storage]\ntype = "S3"\nbucket = "{BUCKET}"\nroot = "{s3.new_root()}"\nendpoint = "{s3.endpoint}"\n'
         'region = "us-east-1"\naccess_key_id = "key"\nsecret_access_key = "top-secret-key"\n'
-        f'data_home = "{directory / "unused"}"\n'
+        f'data_home = "{directory / "unused"}"\ncache_capacity = "0"\n'
     )
     options = {
         "from": str(place),

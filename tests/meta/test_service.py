@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -219,17 +219,16 @@ class SilentServer:
         self._thread.start()
 
     def _serve(self) -> None:
-        opened: list[socket.socket] = []
-        with suppress(OSError):
+        with ExitStack() as stack, suppress(OSError):
+            opened: list[socket.socket] = []
             while True:
                 ready, _, _ = select.select([self._listener, *opened], [], [])
                 for each in ready:
                     if each is self._listener:
-                        opened.append(each.accept()[0])
+                        opened.append(stack.enter_context(each.accept()[0]))
                         self.accepted += 1
                     elif not each.recv(65536):
                         opened.remove(each)
-                        each.close()
                         self.given_up += 1
 
     def close(self) -> None:

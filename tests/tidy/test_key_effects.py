@@ -110,7 +110,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "grpc.keep_alive": (
         PROTOCOLS,
         "grpc.keep_alive",
-        "tests/components/test_grpc.py::test_what_is_written_by_grpc_is_read_by_http_and_the_keys_hold",
+        "tests/servers/grpc/test_server.py::test_a_client_that_answers_no_ping_is_closed",
     ),
     "grpc.tls.*": (
         PROTOCOLS,
