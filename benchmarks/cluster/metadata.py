@@ -57,7 +57,7 @@ def main() -> Iterator[Measurement]:
         client = MetaClient([address], PATIENT)
         stack.callback(client.close)
         regions = create_tables(directory, address, client, server, store)
-        print(f"  etcd at rest: {requests_at_rest(server):.1f} requests per second")
+        yield from rest(server)
         yield from heartbeats(client, server, regions)
         yield from followers(address, server)
 
@@ -137,11 +137,13 @@ def described(number: int) -> NodeDescription:
     )
 
 
-def requests_at_rest(server: ServerProcess) -> float:
-    """How many requests the metadata server sends to etcd in a second in which nothing happens."""
-    before = etcd_requests(server)
+def rest(server: ServerProcess) -> Iterator[Measurement]:
+    """What it costs that nothing happens."""
+    cpu, requests = cpu_seconds([server.process.pid]), etcd_requests(server)
     time.sleep(REST_SECONDS)
-    return (etcd_requests(server) - before) / REST_SECONDS
+    print(f"  etcd: {(etcd_requests(server) - requests) / REST_SECONDS:.1f} requests per second at rest")
+    spent = cpu_seconds([server.process.pid]) - cpu
+    yield Measurement("metasrv's CPU at rest", spent, REST_SECONDS, "seconds")
 
 
 def etcd_requests(server: ServerProcess) -> float:

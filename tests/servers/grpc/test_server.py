@@ -162,7 +162,7 @@ def silent_client_frames(address: str) -> list[int]:
     """Open a connection and answer nothing until the server ends it; return the types of its HTTP/2 frames."""
     host, _, port = address.rpartition(":")
     found: list[int] = []
-    with socket.create_connection((host, int(port)), timeout=60) as client, client.makefile("rb") as stream:
+    with socket.create_connection((host, int(port)), timeout=30) as client, client.makefile("rb") as stream:
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
         while len(head := stream.read(9)) == 9:
             stream.read(int.from_bytes(head[:3], "big"))
