@@ -31,10 +31,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> I
     """A cluster whose processes are not killed: three datanodes with files of their own, metadata in memory.
 
     What clients trace is sent to the collector. Statements of more than a millisecond are slow ones.
+    Tables are placed by load; in the other clusters, on any live datanode.
     """
     shape = Shape(
         frontends=2,
-        metasrv_environment=_tracing("METASRV", collector),
+        metasrv_environment={**_tracing("METASRV", collector), "TSDB_METASRV__SELECTOR": "load_based"},
         datanode_environment=_tracing("DATANODE", collector),
         frontend_environment={**_tracing("FRONTEND", collector), "TSDB_FRONTEND__SLOW_QUERY__THRESHOLD": "1ms"},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,16 @@ def test_a_second_datanode_with_the_id_of_a_live_one_does_not_start(cluster: Clu
         assert "the node id 1 belongs to a datanode that is alive" in node.running.output
     finally:
         node.end()
+
+
+def test_a_datanode_listens_where_its_configuration_says(cluster: Cluster) -> None:
+    rows = cluster.sql("SELECT peer_id, peer_addr FROM information_schema.cluster_info WHERE peer_id IN (1, 2, 3)")
+    assert dict(rows) == {
+        number: node.environment["TSDB_DATANODE__RPC_ADDR"] for number, node in cluster.datanodes.items()
+    }
+    for address in dict(rows).values():
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=30).close()
 
 
 def test_others_reach_a_datanode_by_its_host_name(cluster: Cluster, tmp_path: Path) -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 
 import httpx
 import pytest
 
+from tests.catalog.worlds import draft
 from tests.kv.etcd_process import EtcdProcess, free_port, running_etcd
-from tests.meta.clusters import PATIENT, datanode, wait_until
+from tests.meta.clusters import PATIENT, Reached, datanode, running_engine, wait_until
 from tests.server_process import ServerProcess, running, spawn
-from tsdb.catalog import RemoteCatalog
+from tsdb.catalog import RemoteCatalog, places_of
 from tsdb.components.metasrv import MetasrvParts
 from tsdb.config import Component, MetasrvConfig, load_config
 from tsdb.errors import StartError
 from tsdb.kv import MirrorKv
+from tsdb.meta import NodeSelector
+from tsdb.meta._selectors import select_nodes
 from tsdb.meta.client import MetaClient
 from tsdb.model import DatabaseInfo
 
@@ -74,6 +79,45 @@ def test_a_server_without_etcd_says_where_it_looked() -> None:
     with pytest.raises(StartError, match=r"the metadata cannot be read from etcd at 127\.0\.0\.1:1"):
         parts.open()
     parts.close()
+
+
+@pytest.mark.parametrize("selector", NodeSelector)
+def test_the_selector_that_is_configured_places_tables(
+    selector: NodeSelector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed, address = 7, f"127.0.0.1:{free_port()}"
+    monkeypatch.setattr("tsdb.meta._leader.Random", lambda _: Random(seed))
+    options = {"selector": str(selector), "bind_addr": address, "server_addr": address, "use_memory_store": "true"}
+    config = load_config(Component.METASRV, options=options, environment={}).config
+    assert isinstance(config, MetasrvConfig)
+    with running_engine(tmp_path) as engine, ExitStack() as stack:
+        monkeypatch.setattr("tsdb.components.metasrv.RemoteRegions", lambda routes: Reached(engine, routes))
+        parts = MetasrvParts(config)
+        (service,) = parts.services()
+        service.probe()
+        parts.open()
+        stack.callback(parts.close)
+        asyncio.run(service.start())
+        stack.callback(lambda: asyncio.run(service.stop(0)))
+        client = MetaClient([address], PATIENT)
+        stack.callback(client.close)
+        for node_id in (1, 2, 3):
+            client.register(datanode(node_id))
+        mirror = MirrorKv(client.watch(), client.transact)
+        mirror.start(60)
+        stack.callback(mirror.close)
+        catalog = RemoteCatalog(mirror, client.change)
+        found = [
+            place.node_id
+            for number in range(12)
+            for place in places_of(mirror, catalog.create_table(draft(f"t{number}")).id).values()
+        ]
+    loads, random = {1: 0, 2: 0, 3: 0}, Random(seed)
+    expected = []
+    for _ in range(12):
+        expected += select_nodes(selector, loads, 1, random)
+        loads[expected[-1]] += 1
+    assert found == expected
 
 
 def test_when_the_leader_is_killed_another_server_goes_on(tmp_path: Path, etcd: EtcdProcess) -> None:

@@ -113,6 +113,34 @@ def test_every_acknowledged_row_survives_the_loss_of_the_log_directory(s3_server
     assert len(left) == 2
 
 
+def test_a_log_is_shipped_to_a_storage_of_its_own_and_recovered_from_there(s3_server: S3Server, tmp_path: Path) -> None:
+    """The data files stay on the local disk; `wal.shared.storage` names where the log goes."""
+    root = s3_server.new_root()
+    provider = "TSDB_STANDALONE__STORAGE__PROVIDERS__0__"
+    bucket = {
+        name.replace("TSDB_STANDALONE__STORAGE__", provider): value
+        for name, value in s3_server.environment(root, tmp_path).items()
+        if "__STORAGE__" in name
+    }
+    chosen = {f"{provider}NAME": "logs", f"{SHARED}ENABLE": "true", f"{SHARED}STORAGE": "logs"}
+    environment = {**bucket, **chosen, f"{SHARED}INTERVAL": "20ms"}
+    with running("standalone", tmp_path, environment=environment) as server:
+        rows(server, CPU)
+        assert rows(server, "INSERT INTO cpu VALUES ('flushed', 1, 1)") == 1
+        rows(server, "ADMIN flush_table('cpu')")
+        assert rows(server, "INSERT INTO cpu VALUES ('shipped', 2, 2)") == 1
+        (shown, *_) = rows(server, "SELECT DISTINCT file_path FROM information_schema.wal_segments")
+        assert shown[0].startswith(f"s3://tests/{root}/wal/0/")
+        server.process.kill()
+        server.process.wait()
+    shutil.rmtree(tmp_path / "data" / "wal")
+    assert list((tmp_path / "data").glob("data/**/*.parquet")), "data files are local"
+    assert {meta.path.partition("/")[0] for meta in s3_server.store(root).list("")} == {"wal"}
+    with running("standalone", tmp_path, environment=environment) as server:
+        assert found(server) == {("flushed", 1), ("shipped", 2)}
+        assert server.stop() == 0
+
+
 def test_a_server_starts_with_a_damaged_log_and_an_operator_gives_the_object_up(
     s3_server: S3Server, tmp_path: Path
 ) -> None:

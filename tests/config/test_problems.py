@@ -102,6 +102,20 @@ CROSS_CHECKS = [
         '[http.tls]\nmode = "require"\nkey_path = "k.pem"',
         "http.tls.cert_path: is required with TLS mode require",
     ),
+    ("metasrv", 'store_password = "p"', "store_username: is required with store_password"),
+    ("metasrv", 'store_username = "u"', "store_password: is required with store_username"),
+    ("metasrv", '[store_tls]\ncert_path = "c.pem"', "store_tls.key_path: is required with store_tls.cert_path"),
+    ("metasrv", '[store_tls]\nkey_path = "k.pem"', "store_tls.cert_path: is required with store_tls.key_path"),
+    (
+        "metasrv",
+        'store_addr = "https://a:1,http://b:2"\n[store_tls]\nca_cert_path = "ca.pem"',
+        "store_addr: http://b:2 is without TLS, but store_tls.ca_cert_path is set",
+    ),
+    (
+        "metasrv",
+        'store_addr = "ftp://a:1"',
+        "store_addr: 'ftp://a:1' is not an address, expected host:port or https://host:port",
+    ),
     (
         "standalone",
         '[postgres.tls]\nmode = "prefer"\nkey_path = "k.pem"',

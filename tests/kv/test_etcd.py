@@ -69,6 +69,16 @@ def test_settings_that_cannot_work_are_refused() -> None:
     assert "secret" not in repr(EtcdSettings(endpoints, username="u", password="secret"))
 
 
+def test_what_a_configuration_says_is_one_whole() -> None:
+    assert EtcdSettings.of("a:1,https://b:2").endpoints == (Endpoint("a", 1, False), Endpoint("b", 2, True))
+    assert EtcdSettings.of("a:1", username="u", password="p").username == "u"
+    for given in ({"username": "u"}, {"password": "p"}):
+        with pytest.raises(InvalidArguments, match="needs a user name and a password"):
+            EtcdSettings.of("a:1", **given)
+    with pytest.raises(InvalidArguments, match="http://b:2 is without TLS"):
+        EtcdSettings.of("a:1,http://b:2", ca_path="ca.pem")
+
+
 @pytest.mark.parametrize(
     ("code", "details", "kind"),
     [

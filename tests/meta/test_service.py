@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from tests.meta.clusters import PATIENT, datanode, running_cluster, wait_until
 from tsdb.catalog import CatalogChange, CatalogOutdated, RemoteCatalog, TableAlreadyExists, TableNotFound, places_of
 from tsdb.catalog._regions import directories_of
 from tsdb.error_json import error_from_json, error_to_json
-from tsdb.errors import InvalidArguments, Status, Unsupported
+from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.kv import Absent, Equals, LeadershipLost, MirrorKv, PutKey
 from tsdb.meta.client import MetaClient, MetaClientSettings, MirrorRoutes
 from tsdb.meta.client._nodelay import connections_to
@@ -202,6 +204,64 @@ def test_servers_that_cannot_be_reached_are_named() -> None:
     with pytest.raises(MetasrvUnreachable, match=r"127\.0\.0\.1:1"):
         client.nodes()
     client.close()
+
+
+class SilentServer:
+    """Accepts connections and says nothing: to a client of gRPC, they are never made."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.accepted = 0
+        self.given_up = 0
+        """How many connections the client has closed."""
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with ExitStack() as stack, suppress(OSError):
+            opened: list[socket.socket] = []
+            while True:
+                ready, _, _ = select.select([self._listener, *opened], [], [])
+                for each in ready:
+                    if each is self._listener:
+                        opened.append(stack.enter_context(each.accept()[0]))
+                        self.accepted += 1
+                    elif not each.recv(65536):
+                        opened.remove(each)
+                        self.given_up += 1
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._listener.close()
+
+
+def test_a_connection_may_take_as_long_as_configured() -> None:
+    servers, clients = [], []
+    for seconds in (0.05, 3600.0):
+        servers.append(SilentServer())
+        times = replace(PATIENT, connect_timeout=Duration.of_seconds(seconds), timeout=Duration.of_seconds(60))
+        clients.append(MetaClient([servers[-1].address], times))
+    threads = [threading.Thread(target=_nodes, args=(client,), daemon=True) for client in clients]
+    for thread in threads:
+        thread.start()
+    impatient, patient = servers
+    wait_until(lambda: patient.accepted > 0)
+    wait_until(lambda: impatient.given_up >= 3)
+    assert (patient.accepted, patient.given_up) == (1, 0)
+    for client in clients:
+        client.close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for server in servers:
+        server.close()
+
+
+def _nodes(client: MetaClient) -> None:
+    with suppress(TsdbError):
+        client.nodes()
 
 
 def test_maintenance_is_switched_for_the_whole_cluster(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ Those of gRPC are tried in `grpc/test_server.py`.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import httpx
 import psycopg
@@ -24,7 +26,12 @@ CONNECTIONS = 3
 ENVIRONMENT = {
     f"TSDB_STANDALONE__{protocol}__{key}": value
     for protocol in ("MYSQL", "POSTGRES")
-    for key, value in {"RUNTIME_SIZE": "1", "MAX_CONNECTIONS": str(CONNECTIONS), "IDLE_TIMEOUT": "3s"}.items()
+    for key, value in {
+        "RUNTIME_SIZE": "1",
+        "MAX_CONNECTIONS": str(CONNECTIONS),
+        "IDLE_TIMEOUT": "3s",
+        "KEEP_ALIVE": "600s",
+    }.items()
 }
 LONG = "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e WHERE a.number > {}"
 
@@ -78,6 +85,28 @@ def test_a_client_that_is_silent_for_too_long_is_told_why_it_was_closed(server: 
         client.log_in()
         tag, body = client.read()
         assert (tag, error_field(body, "C")) == ("E", "57P05")
+
+
+def _keep_alive_seconds(port: int) -> list[float]:
+    """When the kernel will ask the other side of each connection that a server has accepted at a port."""
+    found = []
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        _, local, _, state, _, timer, *_ = line.split()
+        kind, _, expires = timer.partition(":")
+        if int(local.partition(":")[2], 16) == port and (state, kind) == ("01", "02"):
+            found.append(int(expires, 16) / os.sysconf("SC_CLK_TCK"))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the timers of connections are read in /proc")
+def test_connections_are_kept_alive_as_often_as_configured(server: ServerProcess) -> None:
+    """Two hours would be the default of the system."""
+    for name, connect in (("MySQL", _mysql), ("Postgres", _postgres)):
+        with connect(server):
+            port = int(port_of(server, name))
+            # Another timer is shown while the last reply is not confirmed.
+            _wait_until(lambda port=port: bool(_keep_alive_seconds(port)))  # type: ignore[misc]
+            assert 0 < min(_keep_alive_seconds(port)) <= 600
 
 
 def _ask_mysql(server: ServerProcess, text: str) -> None:

@@ -1,8 +1,7 @@
 """Every configuration key has an effect.
 
-`EFFECTS` names for each key the code that reads it and, where there is one, a test that observes the effect. A key that
-is added to a model fails here until it is listed, and one that is listed fails when its code or
-its test goes away.
+`EFFECTS` names for each key the code that reads it and the test that observes the effect. A key that is added to a
+model fails here until it is listed, and one that is listed fails when its code or its test goes away.
 """
 
 from __future__ import annotations
@@ -23,20 +22,34 @@ METASRV = "tsdb/components/metasrv.py"
 DATANODE = "tsdb/components/datanode.py"
 NODE = "tsdb/components/_node.py"
 METASRV_TESTS = "tests/components/test_metasrv.py"
+METASRV_ETCD = "tests/components/test_metasrv_etcd.py::test_a_server_reaches_an_etcd_with_tls_and_a_login"
+FRONTEND = "tests/cluster/test_frontend_options.py"
 PROCESS = "tsdb/components/_process.py"
 TLS = "tsdb/servers/_tls.py"
 STORES = "tsdb/components/_stores.py"
 COSTS = "tests/components/test_object_storage.py::test_requests_are_counted_with_their_estimated_cost"
 SERVICES = "tests/components/test_stores.py::test_every_key_reaches_its_service"
 
-# Key → file and text of the code that reads it, and a test that observes it ("" where only the code is named).
+# Key → file and text of the code that reads it, and the test that observes it: a file and how the name begins.
 EFFECTS: dict[str, tuple[str, str, str]] = {
-    "mode": ("tsdb/config/_components.py", 'Literal["standalone"]', "tests/config/test_problems.py"),
-    "user_provider": (PROCESS, "config.user_provider", "tests/components/test_user_provider.py"),
+    "mode": (
+        "tsdb/config/_components.py",
+        'Literal["standalone"]',
+        "tests/config/test_problems.py::test_rule_between_keys_is_checked",
+    ),
+    "user_provider": (
+        PROCESS,
+        "config.user_provider",
+        "tests/components/test_user_provider.py::test_the_probes_of_authentication",
+    ),
     "http.addr": (PROCESS, "http.addr.host", "tests/components/test_process.py::test_second_server_on_the_same_port"),
     "http.timeout": (PROCESS, "options.timeout", "tests/components/test_process.py::test_request_over_the_timeout"),
     "http.body_limit": (PROCESS, "options.body_limit", "tests/components/test_process.py::test_body_over_the_limit"),
-    "http.is_strict_mode": (PROTOCOLS, "http.is_strict_mode", "tests/ingest/test_prometheus.py"),
+    "http.is_strict_mode": (
+        PROTOCOLS,
+        "http.is_strict_mode",
+        "tests/servers/http/test_prometheus_remote.py::test_strict_mode_refuses_text_that_is_not_utf8",
+    ),
     "query.workers": (
         SETTINGS,
         "config.query.workers",
@@ -55,7 +68,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "http.public_endpoints": (
         PROCESS,
         "options.public_endpoints",
-        "tests/servers/http/test_public_endpoints.py",
+        "tests/servers/http/test_public_endpoints.py::test_the_configuration_decides_what_is_public",
     ),
     "http.compat_paths": (
         PROTOCOLS,
@@ -79,7 +92,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "grpc.max_recv_message_size",
         "tests/servers/grpc/test_server.py::test_a_message_over_the_limit_is_refused",
     ),
-    "grpc.max_send_message_size": (PROTOCOLS, "grpc.max_send_message_size", ""),
+    "grpc.max_send_message_size": (
+        PROTOCOLS,
+        "grpc.max_send_message_size",
+        "tests/components/test_grpc.py::test_what_is_written_by_grpc_is_read_by_http_and_the_keys_hold",
+    ),
     "grpc.max_connections": (
         PROTOCOLS,
         "grpc.max_connections",
@@ -90,14 +107,26 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "grpc.idle_timeout",
         "tests/servers/grpc/test_server.py::test_an_idle_connection_is_closed",
     ),
-    "grpc.keep_alive": (PROTOCOLS, "grpc.keep_alive", ""),
-    "grpc.tls.*": (PROTOCOLS, "Tls.of(grpc.tls", "tests/components/test_grpc.py"),
+    "grpc.keep_alive": (
+        PROTOCOLS,
+        "grpc.keep_alive",
+        "tests/servers/grpc/test_server.py::test_a_client_that_answers_no_ping_is_closed",
+    ),
+    "grpc.tls.*": (
+        PROTOCOLS,
+        "Tls.of(grpc.tls",
+        f"{FRONTEND}::test_every_port_of_a_frontend_speaks_tls",
+    ),
     "mysql.enable": (
         PROTOCOLS,
         "mysql.enable",
         "tests/components/test_process.py::test_protocols_can_be_switched_off",
     ),
-    "mysql.addr": (PROTOCOLS, "mysql.addr.host", "tests/servers/test_limits.py"),
+    "mysql.addr": (
+        PROTOCOLS,
+        "mysql.addr.host",
+        f"{FRONTEND}::test_every_port_of_a_frontend_speaks_tls",
+    ),
     "mysql.runtime_size": (
         PROTOCOLS,
         "mysql.runtime_size",
@@ -105,24 +134,36 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     ),
     "mysql.max_connections": (PROTOCOLS, "mysql.max_connections", "tests/servers/test_limits.py::test_one_client_too"),
     "mysql.idle_timeout": (PROTOCOLS, "mysql.idle_timeout", "tests/servers/test_limits.py::test_a_client_that_is"),
-    "mysql.keep_alive": (PROTOCOLS, "mysql.keep_alive", ""),
+    "mysql.keep_alive": (
+        PROTOCOLS,
+        "mysql.keep_alive",
+        "tests/servers/test_limits.py::test_connections_are_kept_alive_as_often_as_configured",
+    ),
     "mysql.prepared_stmt_cache_size": (
         PROTOCOLS,
         "mysql.prepared_stmt_cache_size",
-        "tests/servers/mysql/test_commands.py",
+        "tests/servers/mysql/test_commands.py::test_prepared_statements_are_bounded",
     ),
     "mysql.reject_no_database": (
         PROTOCOLS,
         "mysql.reject_no_database",
         "tests/servers/mysql/test_commands.py::test_a_database_can_be_demanded",
     ),
-    "mysql.tls.*": (PROTOCOLS, "Tls.of(mysql.tls", ""),
+    "mysql.tls.*": (
+        PROTOCOLS,
+        "Tls.of(mysql.tls",
+        f"{FRONTEND}::test_every_port_of_a_frontend_speaks_tls",
+    ),
     "postgres.enable": (
         PROTOCOLS,
         "postgres.enable",
         "tests/components/test_process.py::test_protocols_can_be_switched_off",
     ),
-    "postgres.addr": (PROTOCOLS, "options.addr.host", "tests/servers/test_limits.py"),
+    "postgres.addr": (
+        PROTOCOLS,
+        "options.addr.host",
+        f"{FRONTEND}::test_every_port_of_a_frontend_speaks_tls",
+    ),
     "postgres.runtime_size": (PROTOCOLS, "options.runtime_size", "tests/servers/test_limits.py::test_no_more_statem"),
     "postgres.max_connections": (
         PROTOCOLS,
@@ -134,15 +175,31 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "options.idle_timeout",
         "tests/servers/test_limits.py::test_a_client_that_is",
     ),
-    "postgres.keep_alive": (PROTOCOLS, "options.keep_alive", ""),
-    "postgres.tls.*": (PROTOCOLS, "Tls.of(options.tls", ""),
+    "postgres.keep_alive": (
+        PROTOCOLS,
+        "options.keep_alive",
+        "tests/servers/test_limits.py::test_connections_are_kept_alive_as_often_as_configured",
+    ),
+    "postgres.tls.*": (
+        PROTOCOLS,
+        "Tls.of(options.tls",
+        f"{FRONTEND}::test_every_port_of_a_frontend_speaks_tls",
+    ),
     "opentsdb.enable": (
         PROTOCOLS,
         "opentsdb.enable",
         "tests/components/test_process.py::test_protocols_can_be_switched_off",
     ),
-    "opentsdb.addr": (PROTOCOLS, "opentsdb.addr.host", "tests/components/test_export_metrics.py"),
-    "opentsdb.runtime_size": (PROTOCOLS, "opentsdb.runtime_size", "tests/servers/opentsdb/test_telnet.py"),
+    "opentsdb.addr": (
+        PROTOCOLS,
+        "opentsdb.addr.host",
+        "tests/components/test_export_metrics.py::test_a_server_imports_its_metrics_and_takes_lines_by_telnet",
+    ),
+    "opentsdb.runtime_size": (
+        PROTOCOLS,
+        "opentsdb.runtime_size",
+        "tests/servers/opentsdb/test_telnet.py::test_at_most_as_many_batches_as_threads",
+    ),
     "influxdb.enable": (
         PROTOCOLS,
         "influxdb.enable",
@@ -156,7 +213,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "prom_store.with_metric_engine": (
         PROTOCOLS,
         "prom_store.with_metric_engine",
-        "tests/servers/http/test_prometheus_remote.py",
+        "tests/servers/http/test_prometheus_remote.py::test_without_the_metric_engine_every_metric",
     ),
     "storage.cache_path": (
         STORES,
@@ -204,7 +261,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "wal.purge_threshold",
         "tests/engine/region/test_pressure.py::test_regions_that_hold",
     ),
-    "wal.purge_interval": (SETTINGS, "wal.purge_interval", "tests/engine/region/test_pressure.py"),
+    "wal.purge_interval": (
+        SETTINGS,
+        "wal.purge_interval",
+        "tests/engine/region/test_pressure.py::test_regions_that_hold_back_the_log",
+    ),
     "wal.read_batch_size": (
         SETTINGS,
         "wal.read_batch_size",
@@ -215,12 +276,21 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "shared.retention",
         "tests/engine/log/shared/test_retention.py::test_objects_are_kept_for_the_retention_and_then_deleted",
     ),
+    "wal.shared.storage": (
+        SETTINGS,
+        "shared.storage",
+        "tests/components/test_shared_log.py::test_a_log_is_shipped_to_a_storage_of_its_own_and_recovered_from_there",
+    ),
     "wal.shared.*": (
         STANDALONE,
         "shared_log_options(config.wal",
         "tests/components/test_shared_log.py::test_every_acknowledged_row_survives_the_loss_of_the_log_directory",
     ),
-    "wal.sync_write": (SETTINGS, "wal.sync_write", "tests/engine/wal/test_disk_faults.py"),
+    "wal.sync_write": (
+        SETTINGS,
+        "wal.sync_write",
+        "tests/engine/wal/test_wal.py::test_without_sync_write_syncing_happens_in_the_background",
+    ),
     "region_engine[].mito.num_workers": (
         SETTINGS,
         "mito.num_workers",
@@ -254,10 +324,18 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "region_engine[].mito.sst_meta_cache_size": (
         SETTINGS,
         "mito.sst_meta_cache_size",
-        "tests/engine/rows/test_cache.py",
+        "tests/engine/rows/test_cache.py::test_caches_report_by_the_names_of_their_settings",
     ),
-    "region_engine[].mito.vector_cache_size": (SETTINGS, "mito.vector_cache_size", "tests/engine/rows/test_cache.py"),
-    "region_engine[].mito.page_cache_size": (SETTINGS, "mito.page_cache_size", "tests/engine/rows/test_cache.py"),
+    "region_engine[].mito.vector_cache_size": (
+        SETTINGS,
+        "mito.vector_cache_size",
+        "tests/engine/rows/test_cache.py::test_caches_report_by_the_names_of_their_settings",
+    ),
+    "region_engine[].mito.page_cache_size": (
+        SETTINGS,
+        "mito.page_cache_size",
+        "tests/engine/rows/test_cache.py::test_caches_report_by_the_names_of_their_settings",
+    ),
     "region_engine[].mito.sst_write_buffer_size": (
         SETTINGS,
         "mito.sst_write_buffer_size",
@@ -321,7 +399,14 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "bind_addr": (METASRV, "config.bind_addr.host", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
     "server_addr": (METASRV, "config.server_addr", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
     "store_addr": (METASRV, "config.store_addr", f"{METASRV_TESTS}::test_when_the_leader_is_killed_another_server"),
-    "selector": (METASRV, "config.selector", "tests/meta/test_selectors.py::test_nodes_with_few_regions_get_more"),
+    "store_username": (METASRV, "config.store_username", METASRV_ETCD),
+    "store_password": (METASRV, "config.store_password", METASRV_ETCD),
+    "store_tls.*": (METASRV, "config.store_tls", METASRV_ETCD),
+    "selector": (
+        METASRV,
+        "config.selector",
+        f"{METASRV_TESTS}::test_the_selector_that_is_configured_places_tables",
+    ),
     "use_memory_store": (
         METASRV,
         "config.use_memory_store",
@@ -337,7 +422,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "config.node_id",
         "tests/cluster/test_nodes.py::test_a_second_datanode_with_the_id_of_a_live",
     ),
-    "rpc_addr": (DATANODE, "config.rpc_addr", "tests/cluster/test_nodes.py"),
+    "rpc_addr": (
+        DATANODE,
+        "config.rpc_addr",
+        "tests/cluster/test_nodes.py::test_a_datanode_listens_where_its_configuration_says",
+    ),
     "rpc_hostname": (
         DATANODE,
         "config.rpc_hostname",
@@ -348,14 +437,26 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "config.rpc_runtime_size",
         "tests/remote/test_failures.py::test_no_more_requests_compute_than_there_are_slots",
     ),
-    "meta_client.metasrv_addrs": (NODE, "options.metasrv_addrs", "tests/cluster/test_cluster.py"),
+    "meta_client.metasrv_addrs": (
+        NODE,
+        "options.metasrv_addrs",
+        "tests/cluster/test_cluster.py::test_the_regions_of_a_table_are_on_different_nodes",
+    ),
     "meta_client.timeout": (
         NODE,
         "options.timeout",
         "tests/meta/test_service.py::test_servers_that_cannot_be_reached_are_named",
     ),
-    "meta_client.connect_timeout": (NODE, "options.connect_timeout", "tests/meta/test_service.py"),
-    "meta_client.ddl_timeout": (NODE, "options.ddl_timeout", "tests/meta/test_service.py"),
+    "meta_client.connect_timeout": (
+        NODE,
+        "options.connect_timeout",
+        "tests/meta/test_service.py::test_a_connection_may_take_as_long_as_configured",
+    ),
+    "meta_client.ddl_timeout": (
+        NODE,
+        "options.ddl_timeout",
+        "tests/meta/test_service.py::test_a_change_that_takes_longer_than_the_client_waits_goes_on",
+    ),
     "meta_client.tcp_nodelay": (
         NODE,
         "options.tcp_nodelay",
@@ -363,7 +464,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     ),
     "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
     "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),
-    "logging.enable_otlp_tracing": (PROCESS, "options.enable_otlp_tracing", "tests/components/test_tracing.py"),
+    "logging.enable_otlp_tracing": (
+        PROCESS,
+        "options.enable_otlp_tracing",
+        "tests/components/test_tracing.py::test_a_query_over_http_is_traced",
+    ),
     "logging.otlp_endpoint": (
         PROCESS,
         "options.otlp_endpoint",
@@ -375,14 +480,26 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "tracing_sample_ratio.default_ratio",
         "tests/telemetry/test_traces.py::test_the_ratio_decides_by_the_trace_id_alone",
     ),
-    "export_metrics.enable": (PROCESS, "export.enable", "tests/components/test_export_metrics.py"),
-    "export_metrics.write_interval": (PROCESS, "export.write_interval", "tests/components/test_export_metrics.py"),
+    "export_metrics.enable": (
+        PROCESS,
+        "export.enable",
+        "tests/components/test_export_metrics.py::test_a_server_imports_its_metrics_and_takes_lines",
+    ),
+    "export_metrics.write_interval": (
+        PROCESS,
+        "export.write_interval",
+        "tests/components/test_export_metrics.py::test_a_server_imports_its_metrics_and_takes_lines",
+    ),
     "export_metrics.self_import.db": (
         PROTOCOLS,
         "export.self_import.db",
         "tests/components/test_export_metrics.py::test_a_server_imports_its_metrics",
     ),
-    "export_metrics.remote_write.url": (PROCESS, "export.remote_write.url", "tests/components/test_export_metrics.py"),
+    "export_metrics.remote_write.url": (
+        PROCESS,
+        "export.remote_write.url",
+        "tests/components/test_export_metrics.py::test_a_receiver_gets_all_samples",
+    ),
     "export_metrics.remote_write.headers": (
         PROCESS,
         "export.remote_write.headers",
@@ -413,7 +530,7 @@ def test_no_entry_is_left_over() -> None:
 def test_the_code_and_the_test_of_an_effect_exist(name: str, effect: tuple[str, str, str]) -> None:
     code, text, test = effect
     assert text in (ROOT / code).read_text(encoding="utf-8"), f"{name}: {code} does not contain {text!r}"
-    if test:
-        file, _, function = test.partition("::")
-        source = (ROOT / file).read_text(encoding="utf-8")
-        assert re.search(rf"def {function or 'test_'}", source), f"{name}: there is no {test}"
+    file, _, function = test.partition("::")
+    assert function.startswith("test_"), f"{name}: name the test that observes the effect"
+    source = (ROOT / file).read_text(encoding="utf-8")
+    assert re.search(rf"^(async )?def {function}\w*\(", source, flags=re.MULTILINE), f"{name}: there is no {test}"

@@ -222,8 +222,22 @@ def _prune(place: str, keep: int, config: StandaloneConfig | DatanodeConfig) -> 
     metavar="PLACE",
     help="Location of the shared log, for --to-time: a directory or a storage.  [default: its original location]",
 )
-@_cluster("--store-addrs", metavar="HOST:PORT,…", help="Restore a cluster: the addresses of its etcd.")
+@_cluster(
+    "--store-addrs",
+    metavar="HOST:PORT,…",
+    help="Restore a cluster: the addresses of its etcd; https://HOST:PORT with TLS.",
+)
 @_cluster("--datanodes", metavar="ID,…", help="Node ids of the datanodes that get the tables.")
+@_cluster("--store-user", metavar="NAME", envvar="TSDB_STORE_USER", help="User in etcd.  [env: TSDB_STORE_USER]")
+@_cluster(
+    "--store-password",
+    metavar="PASSWORD",
+    envvar="TSDB_STORE_PASSWORD",
+    help="Password of this user.  [env: TSDB_STORE_PASSWORD]",
+)
+@_cluster("--store-ca-file", metavar="FILE", help="CA certificates to verify etcd with (PEM); TLS is then used.")
+@_cluster("--store-cert-file", metavar="FILE", help="Client certificate for etcd (PEM).")
+@_cluster("--store-key-file", metavar="FILE", help="Key of this client certificate (PEM).")
 @_quiet
 @_configured
 def restore_command(
@@ -236,16 +250,27 @@ def restore_command(
     datanodes: str | None,
     quiet: bool,
     config: StandaloneConfig | DatanodeConfig,
+    **store: str | None,
 ) -> None:
     if log_from is not None and to_time is None:
         raise click.UsageError("--log-from requires --to-time")
     if (store_addrs is None) != (datanodes is None):
         raise click.UsageError("a cluster is restored with both --store-addrs and --datanodes")
+    files = [name for name in ("store_ca_file", "store_cert_file", "store_key_file") if store[name] is not None]
+    if store_addrs is None and files:
+        raise click.UsageError(f"--{files[0].replace('_', '-')} requires --store-addrs")
     with quick_imports():
-        from tsdb.cli.backups import OfflineCluster, OfflineRestore, run_restore
+        from tsdb.cli.backups import EtcdLogin, OfflineCluster, OfflineRestore, run_restore
     cluster = None
     if store_addrs is not None and datanodes is not None:
-        cluster = OfflineCluster(store_addrs, _node_ids(datanodes))
+        login = EtcdLogin(
+            username=store["store_user"] or "",
+            password=store["store_password"] or "",
+            ca_path=store["store_ca_file"] or "",
+            cert_path=store["store_cert_file"] or "",
+            key_path=store["store_key_file"] or "",
+        )
+        cluster = OfflineCluster(store_addrs, _node_ids(datanodes), login)
     options = OfflineRestore(place, name, tables, to_time=to_time, log_from=log_from, cluster=cluster, is_quiet=quiet)
     sys.exit(run_restore(config, options))
 

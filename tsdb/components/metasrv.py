@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from tsdb.backup.cluster import RESTORE_MARK
 from tsdb.components._process import Service
 from tsdb.config import MetasrvConfig
-from tsdb.errors import StartError, TsdbError
-from tsdb.kv import CoordinationStore, MemoryKv
-from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
+from tsdb.errors import InvalidArguments, StartError, TsdbError
+from tsdb.kv import CoordinationStore, KvDenied, MemoryKv
+from tsdb.kv.etcd import EtcdKv, EtcdSettings
 from tsdb.meta import (
     LeaderSettings,
     MetaServer,
@@ -63,8 +63,7 @@ class MetasrvParts:
         except TsdbError as error:
             self._store.close()
             raise StartError(
-                f"the metadata cannot be read from etcd at {self._config.store_addr}: {error}",
-                hint="start etcd, or set store_addr (--store-addrs); --use-memory-store needs none, for tests",
+                f"the metadata cannot be read from etcd at {self._config.store_addr}: {error}", hint=_hint(error)
             ) from error
         self._metasrv = metasrv
 
@@ -119,7 +118,30 @@ def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
             key="use_memory_store",
         )
         return MemoryKv()
-    return EtcdKv(EtcdSettings(parse_endpoints(str(config.store_addr))))
+    tls = config.store_tls
+    try:
+        settings = EtcdSettings.of(
+            str(config.store_addr),
+            username=config.store_username,
+            password=config.store_password.get_secret_value(),
+            ca_path=tls.ca_cert_path,
+            cert_path=tls.cert_path,
+            key_path=tls.key_path,
+        )
+    except InvalidArguments as error:
+        raise StartError(
+            f"etcd cannot be reached with these settings: {error}", hint="check store_addr and the keys of [store_tls]"
+        ) from error
+    return EtcdKv(settings)
+
+
+def _hint(error: TsdbError) -> str:
+    if isinstance(error, KvDenied):
+        return "check store_username and store_password; the user needs read and write access to the prefix tsdb/"
+    return (
+        "start etcd, or set store_addr (--store-addrs) and, for TLS, [store_tls]; --use-memory-store needs none, "
+        "for tests"
+    )
 
 
 def _check_restored(store: CoordinationStore) -> None:

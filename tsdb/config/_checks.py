@@ -14,7 +14,7 @@ from tsdb.config._components import (
     StandaloneConfig,
 )
 from tsdb.config._fields import Address, TlsMode
-from tsdb.config._schema import Path
+from tsdb.config._schema import Path, dotted
 from tsdb.config._storage import StorageType, provider_name
 from tsdb.units import Duration
 
@@ -106,6 +106,31 @@ def _tls_has_certificate_and_key(config: ComponentConfig) -> Iterator[Problem]:
                 yield ((name, "tls", key), (name, "tls", "mode")), f"is required with TLS mode {tls.mode}"
 
 
+def _store_access_is_whole(config: ComponentConfig) -> Iterator[Problem]:
+    """What is needed to reach etcd is there together, and TLS is used when it is configured."""
+    if not isinstance(config, MetasrvConfig):
+        return
+    tls = config.store_tls
+    given: dict[Path, bool] = {
+        ("store_username",): bool(config.store_username),
+        ("store_password",): bool(config.store_password.get_secret_value()),
+        ("store_tls", "cert_path"): bool(tls.cert_path),
+        ("store_tls", "key_path"): bool(tls.key_path),
+    }
+    for one, other in (
+        (("store_username",), ("store_password",)),
+        (("store_tls", "cert_path"), ("store_tls", "key_path")),
+    ):
+        for missing, present in ((one, other), (other, one)):
+            if given[present] and not given[missing]:
+                yield (missing, present), f"is required with {dotted(present)}"
+    files = {key: getattr(tls, key) for key in ("ca_cert_path", "cert_path", "key_path")}
+    plain = [address for address in config.store_addr if address.scheme == "http"]
+    if plain and any(files.values()):
+        key = next(key for key, path in files.items() if path)
+        yield (("store_addr",), ("store_tls", key)), f"{plain[0]} is without TLS, but store_tls.{key} is set"
+
+
 def _one_export_method(config: ComponentConfig) -> Iterator[Problem]:
     export = config.export_metrics
     root = ("export_metrics",)
@@ -168,6 +193,7 @@ _RULES: tuple[Callable[[ComponentConfig], Iterator[Problem]], ...] = (
     _shared_log_has_a_storage,
     _providers_have_names,
     _tls_has_certificate_and_key,
+    _store_access_is_whole,
     _one_export_method,
     _addresses_differ,
 )

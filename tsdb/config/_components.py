@@ -20,6 +20,7 @@ from tsdb.config._fields import (
     Section,
     Selector,
     SelectorValue,
+    StoreAddress,
     StringValue,
 )
 from tsdb.config._operations import (
@@ -29,6 +30,7 @@ from tsdb.config._operations import (
     MetaClientOptions,
     QueryOptions,
     SlowQueryOptions,
+    StoreTlsOptions,
 )
 from tsdb.config._protocols import (
     GrpcOptions,
@@ -154,9 +156,16 @@ class MetasrvConfig(_Common):
         description="Address that frontends and datanodes use for this process.",
     )
     store_addr: JoinedAddressesValue = Field(
-        default=JoinedAddresses((Address("127.0.0.1", 2379),)),
-        description="Addresses of the etcd servers, separated by commas.",
+        default=JoinedAddresses((StoreAddress("127.0.0.1", 2379),)),
+        description="Addresses of the etcd servers, separated by commas: host:port, or https://host:port with TLS. "
+        "With [store_tls], those without https:// use TLS, too.",
     )
+    store_username: StringValue = Field(
+        default="",
+        description="User name in etcd; the user needs read and write access to the keys with the prefix tsdb/. "
+        "Empty: no login.",
+    )
+    store_password: SecretValue = Field(default=SecretStr(""), description="Password of store_username.")
     selector: SelectorValue = Field(
         default=Selector.LEASE_BASED,
         description="Datanode selection for new tables: lease_based (any live one) or load_based.",
@@ -172,6 +181,9 @@ class MetasrvConfig(_Common):
     )
     http: OperationalHttpOptions = Field(
         default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."
+    )
+    store_tls: StoreTlsOptions = Field(
+        default=StoreTlsOptions(), description="TLS between metasrv and etcd; with one of these files it is used."
     )
 
 

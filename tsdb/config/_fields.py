@@ -69,6 +69,31 @@ class Address:
         return hash(str(self))
 
 
+class StoreAddress(Address):
+    """Address of a member of etcd; one that begins with `https://` is reached over TLS, with `http://` without."""
+
+    __slots__ = ("scheme",)
+    _SCHEME = re.compile(r"(https?)://(.*?)/?")
+
+    def __init__(self, host: str, port: int, scheme: str = "") -> None:
+        super().__init__(host, port)
+        self.scheme = scheme
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `host:port` with or without a scheme; raise ValueError with the expected forms otherwise."""
+        found = cls._SCHEME.fullmatch(text.strip())
+        match = cls._FORM.fullmatch(found[2] if found else text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not an address, expected host:port or https://host:port")
+        if int(match[3]) > 65535:
+            raise ValueError(f"{text!r} is not an address, a port is at most 65535")
+        return cls(match[1] or match[2], int(match[3]), found[1] if found else "")
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{super().__str__()}" if self.scheme else super().__str__()
+
+
 def problem(message: str) -> PydanticCustomError:
     """Make a validation error whose text is shown as it is."""
     return PydanticCustomError("value", "{message}", {"message": message})
@@ -167,18 +192,21 @@ def _price(value: object) -> object:
     return float(number)
 
 
-def parse_addresses(text: str) -> tuple[Address, ...]:
+A = TypeVar("A", bound=Address)
+
+
+def parse_addresses(text: str, kind: type[A]) -> tuple[A, ...]:
     """Read addresses separated by commas or white space."""
-    return tuple(Address.parse(item) for item in re.split(r"[\s,]+", text) if item)
+    return tuple(kind.parse(item) for item in re.split(r"[\s,]+", text) if item)
 
 
-def _addresses(value: object) -> object:
+def _read_addresses(value: object, kind: type[A]) -> tuple[A, ...]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = ",".join(value)
     if not isinstance(value, str):
         raise problem(f"{show_value(value)} is not a list of addresses")
     try:
-        addresses = parse_addresses(value)
+        addresses = parse_addresses(value, kind)
     except ValueError as error:
         raise problem(str(error)) from None
     if not addresses:
@@ -186,7 +214,11 @@ def _addresses(value: object) -> object:
     return addresses
 
 
-class JoinedAddresses(tuple[Address, ...]):
+def _addresses(value: object) -> object:
+    return _read_addresses(value, Address)
+
+
+class JoinedAddresses(tuple[StoreAddress, ...]):
     """Several addresses in a key that is one string, `host:port,host:port`."""
 
     def __str__(self) -> str:
@@ -194,9 +226,7 @@ class JoinedAddresses(tuple[Address, ...]):
 
 
 def _joined_addresses(value: object) -> object:
-    addresses = _addresses(value)
-    assert isinstance(addresses, tuple)
-    return JoinedAddresses(addresses)
+    return JoinedAddresses(_read_addresses(value, StoreAddress))
 
 
 OPERATIONAL_ENDPOINTS = ("/", "/health", "/ready", "/status", "/metrics", "/config")

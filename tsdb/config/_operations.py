@@ -127,6 +127,19 @@ class ExportMetricsOptions(Section):
     )
 
 
+class StoreTlsOptions(Section):
+    """Files for TLS between metasrv and etcd, read at the start. With one of them, TLS is used."""
+
+    ca_cert_path: StringValue = Field(
+        default="",
+        description="CA file (PEM) to verify etcd with. Empty: the CAs of the system.",
+    )
+    cert_path: StringValue = Field(
+        default="", description="Client certificate file (PEM), for etcd with --client-cert-auth."
+    )
+    key_path: StringValue = Field(default="", description="Private key file (PEM) of the client certificate.")
+
+
 class MetaClientOptions(Section):
     """The connection of frontend and datanode to metasrv."""
 

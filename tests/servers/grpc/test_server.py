@@ -155,6 +155,26 @@ def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
             channel.unsubscribe(note)
 
 
+PING = 6
+
+
+def silent_client_frames(address: str) -> list[int]:
+    """Open a connection and answer nothing until the server ends it; return the types of its HTTP/2 frames."""
+    host, _, port = address.rpartition(":")
+    found: list[int] = []
+    with socket.create_connection((host, int(port)), timeout=30) as client, client.makefile("rb") as stream:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        while len(head := stream.read(9)) == 9:
+            stream.read(int.from_bytes(head[:3], "big"))
+            found.append(head[3])
+    return found
+
+
+def test_a_client_that_answers_no_ping_is_closed(tmp_path: Path) -> None:
+    with running_server(tmp_path / "d", limits=GrpcLimits(keep_alive=Duration.parse("200ms"))) as running:
+        assert PING in silent_client_frames(running.address)
+
+
 def test_a_client_that_leaves_stops_what_runs_for_it() -> None:
     database = ScriptedDatabase({"slow": []})
     database.answers["slow"] = [database.block]

@@ -7,7 +7,8 @@ Tested with etcd 3.5. `_client` asks the members, `_transactions` learns the out
 a stream ended, `_failures` says what an error means. Why there is an own client: decision 0022.
 """
 
-from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTls, EtcdTuning, parse_endpoints
+from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTuning, parse_endpoints
 from tsdb.kv.etcd._store import EtcdKv
+from tsdb.kv.etcd._tls import EtcdTls
 
 __all__ = ["Endpoint", "EtcdKv", "EtcdSettings", "EtcdTls", "EtcdTuning", "parse_endpoints"]

@@ -10,13 +10,12 @@ without a stream, so a channel on which calls time out one after the other is re
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import grpc
 
-from tsdb.errors import InvalidArguments
 from tsdb.kv._errors import KvClosed
-from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTls, EtcdTuning
+from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTuning
+from tsdb.kv.etcd._tls import EtcdTls
 
 _CONNECT_TIMEOUT_MS = 5000
 _RECONNECT_MIN_MS = 50
@@ -81,7 +80,7 @@ class Channels:
     def _connect(self, endpoint: Endpoint) -> grpc.Channel:
         if not endpoint.is_secure:
             return grpc.insecure_channel(endpoint.target, options=self._options)
-        return grpc.secure_channel(endpoint.target, _credentials(self._tls or EtcdTls()), options=self._options)
+        return grpc.secure_channel(endpoint.target, (self._tls or EtcdTls()).credentials(), options=self._options)
 
 
 def _options(tuning: EtcdTuning) -> list[tuple[str, int]]:
@@ -101,20 +100,3 @@ def _options(tuning: EtcdTuning) -> list[tuple[str, int]]:
         # Two stores in one process must not share a connection: closing one would not close it.
         ("grpc.use_local_subchannel_pool", 1),
     ]
-
-
-def _credentials(tls: EtcdTls) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(
-        root_certificates=_read(tls.ca_path),
-        private_key=_read(tls.key_path),
-        certificate_chain=_read(tls.cert_path),
-    )
-
-
-def _read(path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidArguments(f"a file for TLS with etcd cannot be read: {error.strerror}", path=path) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tsdb.errors import InvalidArguments
+from tsdb.kv.etcd._tls import EtcdTls
 
 DEFAULT_PORT = 2379
 _ENDPOINT = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:.%]+\]|[^\s:/,\[\]@]+)(?::(\d{1,5}))?/?")
@@ -29,15 +30,6 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class EtcdTls:
-    """Files in PEM: authorities (the system's if None), and a certificate with its key if etcd asks for one."""
-
-    ca_path: Path | None = None
-    cert_path: Path | None = None
-    key_path: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EtcdSettings:
     """Where the metadata is, and as whom to come."""
 
@@ -55,6 +47,35 @@ class EtcdSettings:
             raise InvalidArguments("the prefix of the keys in etcd is empty", hint="choose one, such as tsdb/")
         if self.tls is not None and (self.tls.cert_path is None) != (self.tls.key_path is None):
             raise InvalidArguments("a client certificate for etcd needs both its file and the file of its key")
+
+    @classmethod
+    def of(
+        cls,
+        addresses: str,
+        *,
+        username: str = "",
+        password: str = "",
+        ca_path: str = "",
+        cert_path: str = "",
+        key_path: str = "",
+    ) -> EtcdSettings:
+        """Read what a configuration says, with "" for what it does not; InvalidArguments if that cannot work.
+
+        With a file for TLS, addresses that do not say are secure.
+        """
+        if bool(username) != bool(password):
+            missing = "password" if username else "user name"
+            raise InvalidArguments(f"a login to etcd needs a user name and a password; there is no {missing}")
+        has_tls = any((ca_path, cert_path, key_path))
+        endpoints = parse_endpoints(addresses, is_secure=has_tls)
+        plain = next((each for each in endpoints if not each.is_secure), None)
+        if has_tls and plain is not None:
+            raise InvalidArguments(f"{plain} is without TLS, but files for TLS with etcd are given")
+        tls = EtcdTls(_path(ca_path), _path(cert_path), _path(key_path)) if has_tls else None
+        settings = cls(endpoints, username=username, password=password, tls=tls)
+        if tls is not None:
+            tls.check()
+        return settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +109,10 @@ def parse_endpoints(text: str, *, is_secure: bool = False) -> tuple[Endpoint, ..
     `is_secure` decides for those that do not say.
     """
     return tuple(dict.fromkeys(_parse_endpoint(item, is_secure) for item in re.split(r"[,\s]+", text) if item))
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _parse_endpoint(text: str, is_secure: bool) -> Endpoint:

@@ -243,6 +243,8 @@ class GrpcServer:
         if limits.keep_alive:
             options["grpc.keepalive_time_ms"] = max(1, limits.keep_alive // 1_000_000)
             options["grpc.keepalive_timeout_ms"] = max(1, limits.keep_alive // 1_000_000)
+            # Without this, a ping without a reply ends the connection only after a minute.
+            options["grpc.http2.ping_timeout_ms"] = max(1, limits.keep_alive // 1_000_000)
         return [*options.items(), OPTION]
 
 
