@@ -23,13 +23,13 @@ from tsdb.cli.server import parse_address
 from tsdb.cli.shown import TimeStyle, csv_head, csv_lines, json_lines
 from tsdb.cli.transfer._batches import RowsBatch
 from tsdb.cli.transfer._columns import TimeReading
-from tsdb.cli.transfer._line_texts import line_texts
 from tsdb.cli.transfer._read_csv import CsvOptions, CsvSource
 from tsdb.cli.transfer._read_json import JsonSource
 from tsdb.cli.transfer._read_parquet import ParquetSource
 from tsdb.cli.transfer._rows import RowMaker
 from tsdb.cli.transfer._source import ImportSource
 from tsdb.cli.transfer._target import TableTarget, TargetOptions
+from tsdb.cli.transfer.exports._line_texts import line_texts
 from tsdb.model import DataType, Kind
 
 COLUMNS = {

@@ -19,7 +19,7 @@ from tests.cli.clients import sql, tsdb, tsdb_process
 from tests.server_process import ServerProcess
 from tsdb.cli.server import parse_address
 from tsdb.cli.transfer._import import Importer, ImportLimits
-from tsdb.cli.transfer._progress import showing
+from tsdb.cli.transfer._progress import SizeUnit, showing
 from tsdb.cli.transfer._source import Piece
 from tsdb.cli.transfer._state import ImportState, StateFile
 
@@ -247,6 +247,7 @@ class _SlowSource:
     """Has one piece, and goes on only when that one is in the state, or after a long time."""
 
     name = "slow"
+    unit: SizeUnit = "steps"
     size: int | None = None
 
     def __init__(self, state: Path) -> None:
