@@ -224,14 +224,15 @@ def test_a_failed_export_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_export_leaves_no_file(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_interrupted_export_of_a_query_leaves_no_file(server: ServerProcess, tmp_path: Path) -> None:
     endless = "SELECT a.value, b.value FROM generate_series(1, 100000) a(value), generate_series(1, 100000) b(value)"
     out = tmp_path / "x.csv"
     with tsdb_process(server, "export", "-q", endless, "-o", out) as process:
         _wait_until(lambda: any(each.stat().st_size > 100_000 for each in tmp_path.iterdir()))
         process.send_signal(2)
-        process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "nothing was left behind; an export of a query cannot be continued" in errors.decode()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.clients import sql, tsdb, tsdb_process
-from tests.cli.window_proxy import SECONDS_MAX, WindowProxy, proxy_of
-from tests.server_process import ServerProcess
+from tests.cli.holding_proxy import SECONDS_MAX, HoldingProxy, proxy_of
+from tests.cli.terminal import CTRL_C, terminal
+from tests.server_process import TSDB, ServerProcess
 from tsdb.cli.transfer.exports import _windows
 
 ROWS = int(os.environ.get("TSDB_EXPORT_ROWS", "8000"))
@@ -25,7 +25,7 @@ KILLED_AFTER = (3,) if ROWS <= 8000 else (2, 1, 2)
 
 
 @pytest.fixture(scope="module")
-def proxy(server: ServerProcess) -> Iterator[WindowProxy]:
+def proxy(server: ServerProcess) -> Iterator[HoldingProxy]:
     with proxy_of(server) as started:
         yield started
 
@@ -66,61 +66,88 @@ def _kept(out: Path) -> dict[str, int]:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(max(300, ROWS // 1000))
 @pytest.mark.parametrize(
     ("suffix", "number"),
-    [("csv", signal.SIGKILL), ("jsonl", signal.SIGTERM), ("lp", signal.SIGINT), ("parquet", signal.SIGKILL)],
+    [("csv", signal.SIGKILL), ("jsonl", signal.SIGTERM), ("parquet", signal.SIGKILL)],
 )
 def test_an_export_that_is_killed_continues_and_has_exactly_the_rows(
-    server: ServerProcess, proxy: WindowProxy, table: str, tmp_path: Path, suffix: str, number: signal.Signals
+    server: ServerProcess, proxy: HoldingProxy, table: str, tmp_path: Path, suffix: str, number: signal.Signals
 ) -> None:
-    out, whole = tmp_path / f"x.{suffix}", tmp_path / f"whole.{suffix}"
+    out = tmp_path / f"x.{suffix}"
     options = (table, "-o", out, *_window(ROWS))
-    behind = 0
+    done = 0
     for windows in KILLED_AFTER:
         proxy.allow(windows, holds=True)
         with tsdb_process(proxy.url, "export", *options) as process:
             assert proxy.in_part.wait(SECONDS_MAX)
+            second = tsdb(server, "export", table, "-o", out) if number == signal.SIGTERM else None
             process.send_signal(number)
             _, errors = process.communicate(timeout=SECONDS_MAX)
-        if number == signal.SIGKILL:
-            assert process.returncode == -number
-        else:
-            assert (process.returncode, errors.decode().splitlines()[-1]) == (
-                130,
-                "interrupted; the same command continues the export",
-            )
+        assert second is None or f"another export to {out} is running" in second.stderr
         assert not out.exists()
         kept = _kept(out)
-        assert behind < kept["next"] <= START + ROWS
-        if number != signal.SIGKILL:
-            assert kept["next"] == (behind or START) + windows * (ROWS // WINDOWS)
-        behind = kept["next"]
-    done = (behind - START) // (ROWS // WINDOWS)
-    proxy.allow(None)
+        if number == signal.SIGKILL:
+            assert process.returncode == -number
+            assert START < kept["next"] <= START + (done + windows) * ROWS // WINDOWS
+        else:
+            last_line = errors.decode().splitlines()[-1]
+            assert (process.returncode, last_line) == (130, "interrupted; the same command continues the export")
+            assert kept["next"] == START + (done + windows) * ROWS // WINDOWS
+        done = (kept["next"] - START) * WINDOWS // ROWS
+        proxy.drop()
     last = tsdb(proxy.url, "export", *options)
     assert last.exit_code == 0, last.stderr
     assert f"continues after {kept['rows']:,} rows" in last.stderr
-    assert proxy.windows == WINDOWS - done, "only what was missing was read"
-    assert tsdb(server, "export", table, "-o", whole, "--no-resume").exit_code == 0
+    assert proxy.requests == WINDOWS - done, "only what was missing was read"
+    _check_exact(server, out, ROWS if suffix == "jsonl" else ROWS + 1)
+
+
+def _check_exact(server: ServerProcess, out: Path, expected: int) -> None:
+    """Compare with an export that was not interrupted."""
+    whole = out.with_name(f"whole{out.suffix}")
+    assert tsdb(server, "export", "exported", "-o", whole, "--no-resume").exit_code == 0
     assert _rows(out) == _rows(whole)
-    assert len(_rows(out)) == {"lp": ROWS - ROWS // 100, "jsonl": ROWS}.get(suffix, ROWS + 1)
-    assert {each.name for each in tmp_path.iterdir()} == {out.name, whole.name}
+    assert len(_rows(out)) == expected
+    assert {each.name for each in out.parent.iterdir()} == {out.name, whole.name}
+
+
+def test_a_terminal_shows_rows_rate_and_total_until_ctrl_c_and_again_when_it_continues(
+    server: ServerProcess, proxy: HoldingProxy, table: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.lp"
+    command = [*TSDB, "export", table, "--url", proxy.url, "-o", str(out), *_window(ROWS)]
+    shown = [f"{(ROWS - ROWS // 100) * done // WINDOWS:,}/{ROWS:,} rows, [\\d,]+ rows/s" for done in range(WINDOWS + 1)]
+    proxy.allow(2, holds=True)
+    with terminal(command, columns=220) as screen:
+        screen.expect(shown[2], SECONDS_MAX)
+        proxy.allow(2, holds=True)
+        screen.expect(shown[4], SECONDS_MAX)
+        assert proxy.in_part.wait(SECONDS_MAX)
+        screen.type(CTRL_C)
+        screen.expect("interrupted; the same command continues the export", SECONDS_MAX)
+        assert screen.wait(SECONDS_MAX) == 130
+    proxy.drop()
+    with terminal(command, columns=220) as screen:
+        screen.expect(f"continues after {_kept(out)['rows']:,} rows", SECONDS_MAX)
+        screen.expect(shown[WINDOWS], SECONDS_MAX)
+        assert screen.wait(SECONDS_MAX) == 0
+    _check_exact(server, out, ROWS - ROWS // 100)
 
 
 def test_windows_by_the_number_of_rows_continue_too(
-    server: ServerProcess, proxy: WindowProxy, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ServerProcess, proxy: HoldingProxy, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_windows, "ROWS_MIN", ROWS // 10)
+    monkeypatch.setattr(_windows, "ROWS_MIN", ROWS // 5)
     out, whole = tmp_path / "x.csv", tmp_path / "whole.csv"
     bounds = ("--start", "2023-11-14 17:13:20.005", "--time-zone", "America/New_York")
-    proxy.allow(4)
+    proxy.allow(3)
     broken = tsdb(proxy.url, "export", table, "-o", out, *bounds)
     assert broken.exit_code == 1
     assert "what was exported is kept; the same command continues the export" in broken.stderr
-    proxy.allow(None)
+    proxy.drop()
     assert tsdb(proxy.url, "export", table, "-o", out, *bounds).exit_code == 0
-    assert 10 - 4 <= proxy.windows <= 20
+    assert 5 - 3 <= proxy.requests <= 8
     assert tsdb(server, "export", table, "-o", whole, "--no-resume", *bounds).exit_code == 0
     assert _rows(out) == _rows(whole)
     assert len(_rows(out)) == ROWS - 5 + 1
@@ -132,18 +159,18 @@ def few(server: ServerProcess) -> str:
 
 
 @pytest.fixture
-def interrupted(proxy: WindowProxy, few: str, tmp_path: Path) -> Path:
+def interrupted(proxy: HoldingProxy, few: str, tmp_path: Path) -> Path:
     """The file of an export that was interrupted after two of eight windows."""
     out = tmp_path / "x.csv"
     proxy.allow(2)
     assert tsdb(proxy.url, "export", few, "-o", out, *_window(FEW)).exit_code == 1
-    proxy.allow(None)
+    proxy.drop()
     assert _kept(out)["rows"] == FEW // 4
     return out
 
 
 def test_rows_of_the_meantime_are_exported_if_their_window_is_still_to_be_read(
-    server: ServerProcess, proxy: WindowProxy, few: str, interrupted: Path
+    server: ServerProcess, proxy: HoldingProxy, few: str, interrupted: Path
 ) -> None:
     before, behind, later = START + 10, START + FEW // 2 + 10, START + FEW
     sql(
@@ -159,7 +186,7 @@ def test_rows_of_the_meantime_are_exported_if_their_window_is_still_to_be_read(
 
 
 def test_what_was_kept_of_another_export_is_refused(
-    proxy: WindowProxy, table: str, few: str, interrupted: Path
+    proxy: HoldingProxy, table: str, few: str, interrupted: Path
 ) -> None:
     before = {each.name: each.read_bytes() for each in interrupted.parent.iterdir()}
     for arguments, message in (
@@ -179,7 +206,7 @@ def test_what_was_kept_of_another_export_is_refused(
 
 
 def test_another_server_another_table_and_other_columns_are_refused(
-    server: ServerProcess, proxy: WindowProxy, few: str, interrupted: Path
+    server: ServerProcess, proxy: HoldingProxy, few: str, interrupted: Path
 ) -> None:
     result = tsdb(server, "export", few, "-o", interrupted)
     assert f"server {proxy.url}, now {server.url}" in result.stderr
@@ -194,7 +221,7 @@ def test_another_server_another_table_and_other_columns_are_refused(
 
 
 def test_a_state_without_its_part_is_worth_nothing_and_a_damaged_one_is_refused(
-    proxy: WindowProxy, few: str, interrupted: Path
+    proxy: HoldingProxy, few: str, interrupted: Path
 ) -> None:
     part, state = (interrupted.with_name(f".{interrupted.name}.part{end}") for end in ("", ".state"))
     state.write_text("{")
@@ -204,7 +231,7 @@ def test_a_state_without_its_part_is_worth_nothing_and_a_damaged_one_is_refused(
     interrupted.unlink()
     proxy.allow(2)
     assert tsdb(proxy.url, "export", few, "-o", interrupted, *_window(FEW)).exit_code == 1
-    proxy.allow(None)
+    proxy.drop()
     part.unlink()
     result = tsdb(proxy.url, "export", few, "-o", interrupted, *_window(FEW))
     assert result.exit_code == 0
@@ -212,24 +239,11 @@ def test_a_state_without_its_part_is_worth_nothing_and_a_damaged_one_is_refused(
     assert len(interrupted.read_text().splitlines()) == FEW + 1
 
 
-def test_a_second_export_to_the_same_file_is_refused_while_one_runs(
-    server: ServerProcess, proxy: WindowProxy, few: str, tmp_path: Path
-) -> None:
-    out = tmp_path / "x.csv"
-    proxy.allow(0, holds=True)
-    with tsdb_process(proxy.url, "export", few, "-o", out, *_window(FEW)) as process:
-        assert proxy.in_part.wait(SECONDS_MAX)
-        result = tsdb(server, "export", few, "-o", out)
-        assert (result.exit_code, f"another export to {out} is running" in result.stderr) == (1, True)
-        _interrupt(process, "interrupted; nothing was left behind")
+def test_an_export_that_has_read_nothing_leaves_nothing(proxy: HoldingProxy, few: str, tmp_path: Path) -> None:
+    proxy.allow(0)
+    result = tsdb(proxy.url, "export", few, "-o", tmp_path / "x.csv", *_window(FEW))
+    assert (result.exit_code, "is kept" in result.stderr) == (1, False)
     assert list(tmp_path.iterdir()) == []
-
-
-def _interrupt(process: subprocess.Popen[bytes], message: str) -> None:
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=SECONDS_MAX)
-    assert process.returncode == 130
-    assert errors.decode().splitlines()[-1] == message
 
 
 def test_an_empty_table_is_a_file_without_rows(server: ServerProcess, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ tells the server that the client disconnected.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Self
 from urllib.parse import urlencode
@@ -36,8 +37,13 @@ class HttpSession:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        if connection is None:
+            return
+        if connection.sock is not None:
+            # Closing alone does not wake a thread that waits for an answer.
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
 
     @contextmanager
     def request(

@@ -29,37 +29,35 @@ class ProgressView(Protocol):
 
 @contextmanager
 def showing(
-    title: str, size: int | None, *, is_quiet: bool = False, unit: SizeUnit = "bytes"
+    title: str, size: int | None, *, is_quiet: bool = False, unit: SizeUnit = "bytes", rows: int = 0
 ) -> Iterator[ProgressView]:
-    """Show the progress of something while it runs."""
+    """Show the progress of something while it runs; `rows` is how many there are from an earlier run."""
     if not is_quiet and sys.stderr.isatty():
-        with _bar(title, size, unit) as view:
+        with _bar(title, size, unit, rows) as view:
             yield view
     else:
-        yield _LineView(title, size, is_quiet)
+        yield _LineView(title, size, is_quiet, rows)
 
 
 class _RowRate:
     """How many rows pass in a second, without those of earlier runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self._started = time.monotonic()
-        self._first: int | None = None
+        self._first = first
 
     def text(self, rows: int) -> str:
-        if self._first is None:
-            self._first = rows
         rate = (rows - self._first) / max(time.monotonic() - self._started, 0.001)
         return f"{rate:,.0f} rows/s"
 
 
 class _LineView:
-    def __init__(self, title: str, size: int | None, is_quiet: bool) -> None:
+    def __init__(self, title: str, size: int | None, is_quiet: bool, rows: int) -> None:
         self._title = title
         self._size = size
         self._is_quiet = is_quiet
         self._told = time.monotonic()
-        self._rate = _RowRate()
+        self._rate = _RowRate(rows)
 
     def update(self, done: int, rows: int) -> None:
         rate = self._rate.text(rows)
@@ -74,11 +72,11 @@ class _LineView:
 
 
 class _BarView:
-    def __init__(self, progress: Progress, task: TaskID, total: str) -> None:
+    def __init__(self, progress: Progress, task: TaskID, total: str, rows: int) -> None:
         self._progress = progress
         self._task = task
         self._total = total
-        self._rate = _RowRate()
+        self._rate = _RowRate(rows)
 
     def update(self, done: int, rows: int) -> None:
         shown = f"{rows:,}{self._total} rows, {self._rate.text(rows)}"
@@ -89,7 +87,7 @@ class _BarView:
 
 
 @contextmanager
-def _bar(title: str, size: int | None, unit: SizeUnit) -> Iterator[ProgressView]:
+def _bar(title: str, size: int | None, unit: SizeUnit, rows: int) -> Iterator[ProgressView]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -108,4 +106,4 @@ def _bar(title: str, size: int | None, unit: SizeUnit) -> Iterator[ProgressView]
     columns = (TextColumn("{task.description}"), BarColumn(), *amounts, TextColumn("{task.fields[rows]}"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=size, rows="")
-        yield _BarView(progress, task, total)
+        yield _BarView(progress, task, total, rows)

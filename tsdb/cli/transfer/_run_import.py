@@ -107,7 +107,7 @@ def _import_one(address: ServerAddress, source: ImportSource, options: ImportOpt
     is_other = file is not None and file.path.exists() and file.load(fingerprint) is None
     state = begin(source, file, fingerprint, is_restart=options.is_restart)
     started = time.monotonic()
-    with showing(source.name, source.size, is_quiet=options.is_quiet, unit=source.unit) as view:
+    with showing(source.name, source.size, is_quiet=options.is_quiet, unit=source.unit, rows=state.rows) as view:
         if not options.is_quiet and state.position:
             view.note(f"{source.name}: continues after {state.rows:,} rows; --restart starts over")
         elif not options.is_quiet and is_other:

@@ -64,7 +64,9 @@ class ResumableExport:
             else:
                 rows = 0 if state.is_read else self._source.count(state.next, state.last)
             total = state.rows + state.left_out + rows
-            with showing(str(self._kept.path), total, is_quiet=self._plan.is_quiet, unit="rows") as view:
+            with showing(
+                str(self._kept.path), total, is_quiet=self._plan.is_quiet, unit="rows", rows=state.rows
+            ) as view:
                 if is_continued and not self._plan.is_quiet:
                     view.note(f"{self._kept.path}: continues after {state.rows:,} rows; --restart starts over")
                 state = self._read(file, state, rows, view)
