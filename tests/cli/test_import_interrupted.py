@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,8 +19,10 @@ import pytest
 from tests.cli.clients import sql, tsdb, tsdb_process
 from tests.server_process import ServerProcess
 from tsdb.cli.server import parse_address
+from tsdb.cli.transfer._batches import LinesBatch
 from tsdb.cli.transfer._import import Importer, ImportLimits
 from tsdb.cli.transfer._progress import SizeUnit, showing
+from tsdb.cli.transfer._send import BatchWriter, ImportStopped
 from tsdb.cli.transfer._source import Piece
 from tsdb.cli.transfer._state import ImportState, StateFile
 
@@ -242,6 +245,21 @@ def test_the_position_never_passes_what_is_not_acknowledged(tmp_path: Path) -> N
             process.communicate()
         assert len(receiver.lines) >= 20_000
         assert json.loads(state.read_text())["position"] == {}
+        receiver.gate.set()
+
+
+def test_a_write_whose_answer_does_not_come_ends_when_the_import_is_stopped() -> None:
+    with _receiver() as (receiver, url), ThreadPoolExecutor(1) as pool:
+        receiver.gate.clear()
+        receiver.problems = ["wait"]
+        writer = BatchWriter(parse_address(url))
+        write = pool.submit(writer.write, LinesBatch("public", "ns", [b"m v=1"], "x.lp", [1]), rejected_max=0)
+        deadline = time.monotonic() + SECONDS_MAX
+        while not receiver.requests and time.monotonic() < deadline:
+            time.sleep(0.01)
+        writer.stop()
+        with pytest.raises(ImportStopped):
+            write.result(SECONDS_MAX / 2)
         receiver.gate.set()
 
 

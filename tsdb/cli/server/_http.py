@@ -28,6 +28,7 @@ class HttpSession:
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
         self._connection: HTTPConnection | None = None
+        self._is_ended = False
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +45,11 @@ class HttpSession:
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
         connection.close()
+
+    def end(self) -> None:
+        """Close for good, from any thread: a request under way fails, and so does every later one."""
+        self._is_ended = True
+        self.close()
 
     @contextmanager
     def request(
@@ -81,6 +87,9 @@ class HttpSession:
     ) -> HTTPResponse:
         if self._connection is None:
             self._connection = connect(self._address)
+            if self._is_ended:  # since `end` looked for a connection to close
+                self.close()
+                raise IncompleteAnswer("the connection was ended")
         target = f"{self._address.path}{path}" + (f"?{urlencode(params)}" if params else "")
         said = {**self._address.headers, **(headers or {})}
         self._connection.request(method, target, body, said)
