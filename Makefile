@@ -64,7 +64,9 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd
 	TSDB_SIMULATION_SEEDS=1000 $(BIN)/pytest tests/simulation $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)
-	TSDB_IMPORT_ROWS=$${TSDB_IMPORT_ROWS:-1000000} $(BIN)/pytest tests/cli/test_import_interrupted.py $(ARGS)
+	TSDB_IMPORT_ROWS=$${TSDB_IMPORT_ROWS:-1000000} $(BIN)/pytest tests/cli/test_import_interrupted.py \
+		tests/cli/test_transfer_terminal.py $(ARGS)
+	TSDB_EXPORT_ROWS=$${TSDB_EXPORT_ROWS:-1000000} $(BIN)/pytest tests/cli/test_export_interrupted.py $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
 .PHONY: objects

@@ -23,13 +23,13 @@ from tsdb.cli.server import parse_address
 from tsdb.cli.shown import TimeStyle, csv_head, csv_lines, json_lines
 from tsdb.cli.transfer._batches import RowsBatch
 from tsdb.cli.transfer._columns import TimeReading
-from tsdb.cli.transfer._line_texts import line_texts
 from tsdb.cli.transfer._read_csv import CsvOptions, CsvSource
 from tsdb.cli.transfer._read_json import JsonSource
 from tsdb.cli.transfer._read_parquet import ParquetSource
 from tsdb.cli.transfer._rows import RowMaker
 from tsdb.cli.transfer._source import ImportSource
 from tsdb.cli.transfer._target import TableTarget, TargetOptions
+from tsdb.cli.transfer.exports._line_texts import line_texts
 from tsdb.model import DataType, Kind
 
 COLUMNS = {
@@ -224,14 +224,15 @@ def test_a_failed_export_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_export_leaves_no_file(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_interrupted_export_of_a_query_leaves_no_file(server: ServerProcess, tmp_path: Path) -> None:
     endless = "SELECT a.value, b.value FROM generate_series(1, 100000) a(value), generate_series(1, 100000) b(value)"
     out = tmp_path / "x.csv"
     with tsdb_process(server, "export", "-q", endless, "-o", out) as process:
         _wait_until(lambda: any(each.stat().st_size > 100_000 for each in tmp_path.iterdir()))
         process.send_signal(2)
-        process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "nothing was left behind; an export of a query cannot be continued" in errors.decode()
     assert list(tmp_path.iterdir()) == []
 
 

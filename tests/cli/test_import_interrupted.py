@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,13 +19,17 @@ import pytest
 from tests.cli.clients import sql, tsdb, tsdb_process
 from tests.server_process import ServerProcess
 from tsdb.cli.server import parse_address
+from tsdb.cli.transfer._batches import LinesBatch
 from tsdb.cli.transfer._import import Importer, ImportLimits
-from tsdb.cli.transfer._progress import showing
+from tsdb.cli.transfer._progress import SizeUnit, showing
+from tsdb.cli.transfer._send import BatchWriter, ImportStopped
 from tsdb.cli.transfer._source import Piece
 from tsdb.cli.transfer._state import ImportState, StateFile
 
 ROWS = int(os.environ.get("TSDB_IMPORT_ROWS", "250000"))
 SECONDS_MAX = 60.0
+LIMIT_SECONDS = max(300, ROWS // 1000)
+"""A thousand rows a second, as the machine may have other work to do."""
 
 
 def _csv(path: Path, rows: int) -> Path:
@@ -50,7 +55,7 @@ def with_more_and_more(rows: int, check: Callable[[int, str], None]) -> None:
     raise AssertionError("the import always ends before it can be interrupted")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(LIMIT_SECONDS)
 def test_an_import_that_is_interrupted_and_killed_continues_and_has_exactly_the_rows(
     server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -243,10 +248,26 @@ def test_the_position_never_passes_what_is_not_acknowledged(tmp_path: Path) -> N
         receiver.gate.set()
 
 
+def test_a_write_whose_answer_does_not_come_ends_when_the_import_is_stopped() -> None:
+    with _receiver() as (receiver, url), ThreadPoolExecutor(1) as pool:
+        receiver.gate.clear()
+        receiver.problems = ["wait"]
+        writer = BatchWriter(parse_address(url))
+        write = pool.submit(writer.write, LinesBatch("public", "ns", [b"m v=1"], "x.lp", [1]), rejected_max=0)
+        deadline = time.monotonic() + SECONDS_MAX
+        while not receiver.requests and time.monotonic() < deadline:
+            time.sleep(0.01)
+        writer.stop()
+        with pytest.raises(ImportStopped):
+            write.result(SECONDS_MAX / 2)
+        receiver.gate.set()
+
+
 class _SlowSource:
     """Has one piece, and goes on only when that one is in the state, or after a long time."""
 
     name = "slow"
+    unit: SizeUnit = "steps"
     size: int | None = None
 
     def __init__(self, state: Path) -> None:

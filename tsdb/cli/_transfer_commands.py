@@ -41,7 +41,8 @@ Examples:
   tsdb export cpu -o cpu.lp                                    line protocol
 
 \b
-The file appears under its name when it is complete.
+The file appears under its name when it is complete. To continue an interrupted export of a table, run the same
+command again. Exports of queries, and to standard output, cannot be continued. See docs/import-export.md.
 """
 
 
@@ -180,13 +181,28 @@ def import_command(
 @_what("--measurement", metavar="NAME", help="Measurement of line protocol.  [default: the table]")
 @_what("--tags", metavar="NAME,…", help="Tags of line protocol, for a query; a table has its own.")
 @_what("--time-column", metavar="NAME", help="Time of line protocol, for a query.  [default: the first timestamp]")
-@_what("--quiet", is_flag=True, help="Print errors only.")
+@_run("--window", metavar="DURATION", help="Time range of one request, for a table.  [default: by the number of rows]")
+@_run("--restart", is_flag=True, help="Start over, even if there is a part of an interrupted export.")
+@_run(
+    "--resume/--no-resume",
+    default=True,
+    help="Export a table in windows and continue an interrupted export; otherwise in one query.  [default: --resume]",
+)
+@_run("--quiet", is_flag=True, help="Print errors only.")
 @connection_options
 def export_command(
-    address: Callable[[], ServerAddress], format_name: str | None, tags: str | None, quiet: bool, **rest: Any
+    address: Callable[[], ServerAddress],
+    format_name: str | None,
+    tags: str | None,
+    restart: bool,
+    resume: bool,
+    quiet: bool,
+    **rest: Any,
 ) -> None:
     with quick_imports():
         from tsdb.cli.transfer import ExportOptions, run_export
 
-    options = ExportOptions(format=format_name, tags=_names(tags), is_quiet=quiet, **rest)
+    options = ExportOptions(
+        format=format_name, tags=_names(tags), is_restart=restart, resumes=resume, is_quiet=quiet, **rest
+    )
     sys.exit(run_export(address(), options))

@@ -106,7 +106,7 @@ class _Loader:
     def load(self, start: int, end: int) -> None:
         """Write the data of a span of time, its end included."""
         title = f"demo data into {self._options.database}"
-        with showing(title, end - start, is_quiet=self._options.is_quiet, is_bytes=False) as view:
+        with showing(title, end - start, is_quiet=self._options.is_quiet, unit="steps") as view:
             for first, last in _chunks(start, end):
                 self._write(np.arange(first, last, STEP_SECONDS, dtype=np.int64))
                 view.update(last - start, self._rows)

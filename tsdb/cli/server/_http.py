@@ -6,9 +6,10 @@ tells the server that the client disconnected.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Self
 from urllib.parse import urlencode
@@ -27,6 +28,7 @@ class HttpSession:
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
         self._connection: HTTPConnection | None = None
+        self._is_ended = False
 
     def __enter__(self) -> Self:
         return self
@@ -36,8 +38,18 @@ class HttpSession:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        if connection is None:
+            return
+        if connection.sock is not None:
+            # Closing alone does not wake a thread that waits for an answer.
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
+
+    def end(self) -> None:
+        """Close for good, from any thread: a request under way fails, and so does every later one."""
+        self._is_ended = True
+        self.close()
 
     @contextmanager
     def request(
@@ -75,6 +87,9 @@ class HttpSession:
     ) -> HTTPResponse:
         if self._connection is None:
             self._connection = connect(self._address)
+            if self._is_ended:  # since `end` looked for a connection to close
+                self.close()
+                raise IncompleteAnswer("the connection was ended")
         target = f"{self._address.path}{path}" + (f"?{urlencode(params)}" if params else "")
         said = {**self._address.headers, **(headers or {})}
         self._connection.request(method, target, body, said)

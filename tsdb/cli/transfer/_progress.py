@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 LINE_SECONDS = 5.0
+
+SizeUnit = Literal["bytes", "rows", "steps"]
+"""What the size of something counts; `steps` are parts of about the same size."""
 
 
 class ProgressView(Protocol):
@@ -25,56 +28,82 @@ class ProgressView(Protocol):
 
 
 @contextmanager
-def showing(title: str, size: int | None, *, is_quiet: bool = False, is_bytes: bool = True) -> Iterator[ProgressView]:
-    """Show the progress of something while it runs."""
+def showing(
+    title: str, size: int | None, *, is_quiet: bool = False, unit: SizeUnit = "bytes", rows: int = 0
+) -> Iterator[ProgressView]:
+    """Show the progress of something while it runs; `rows` is how many there are from an earlier run."""
     if not is_quiet and sys.stderr.isatty():
-        with _bar(title, size, is_bytes=is_bytes) as view:
+        with _bar(title, size, unit, rows) as view:
             yield view
     else:
-        yield _LineView(title, size, is_quiet)
+        yield _LineView(title, size, is_quiet, rows)
+
+
+class _RowRate:
+    """How many rows pass in a second, without those of earlier runs."""
+
+    def __init__(self, first: int) -> None:
+        self._started = time.monotonic()
+        self._first = first
+
+    def text(self, rows: int) -> str:
+        rate = (rows - self._first) / max(time.monotonic() - self._started, 0.001)
+        return f"{rate:,.0f} rows/s"
 
 
 class _LineView:
-    def __init__(self, title: str, size: int | None, is_quiet: bool) -> None:
+    def __init__(self, title: str, size: int | None, is_quiet: bool, rows: int) -> None:
         self._title = title
         self._size = size
         self._is_quiet = is_quiet
-        self._started = self._told = time.monotonic()
-        self._first_rows: int | None = None
+        self._told = time.monotonic()
+        self._rate = _RowRate(rows)
 
     def update(self, done: int, rows: int) -> None:
+        rate = self._rate.text(rows)
         now = time.monotonic()
-        if self._first_rows is None:
-            self._first_rows = rows
         if not self._is_quiet and now - self._told >= LINE_SECONDS:
             self._told = now
-            part = f"{100 * done / self._size:.1f} %, " if self._size else ""
-            rate = (rows - self._first_rows) / max(now - self._started, 0.001)
-            self.note(f"{self._title}: {part}{rows:,} rows, {rate:,.0f} rows/s")
+            part = f"{min(100.0, 100 * done / self._size):.1f} %, " if self._size else ""
+            self.note(f"{self._title}: {part}{rows:,} rows, {rate}")
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
 class _BarView:
-    def __init__(self, progress: Progress, task: TaskID) -> None:
+    def __init__(self, progress: Progress, task: TaskID, total: str, rows: int) -> None:
         self._progress = progress
         self._task = task
+        self._total = total
+        self._rate = _RowRate(rows)
 
     def update(self, done: int, rows: int) -> None:
-        self._progress.update(self._task, completed=done, rows=f"{rows:,} rows")
+        shown = f"{rows:,}{self._total} rows, {self._rate.text(rows)}"
+        self._progress.update(self._task, completed=done, rows=shown)
 
     def note(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def _bar(title: str, size: int | None, *, is_bytes: bool) -> Iterator[ProgressView]:
+def _bar(title: str, size: int | None, unit: SizeUnit, rows: int) -> Iterator[ProgressView]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    amount = DownloadColumn() if is_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TextColumn("{task.fields[rows]}"))
+    amounts: list[ProgressColumn] = []
+    if unit != "rows":
+        amounts.append(DownloadColumn() if unit == "bytes" else MofNCompleteColumn())
+    total = f"/{size:,}" if unit == "rows" and size is not None else ""
+    columns = (TextColumn("{task.description}"), BarColumn(), *amounts, TextColumn("{task.fields[rows]}"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=size, rows="")
-        yield _BarView(progress, task)
+        yield _BarView(progress, task, total, rows)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tsdb.cli.transfer._blocks import UnreadableSource
+from tsdb.cli.transfer._progress import SizeUnit
 from tsdb.cli.transfer._rows import RowMaker
 from tsdb.cli.transfer._source import FileSource, Piece
 from tsdb.model import DataType, type_of_field
@@ -19,6 +20,8 @@ BATCH_ROWS = 10_000
 
 class ParquetSource(FileSource):
     """A Parquet file."""
+
+    unit: SizeUnit = "rows"
 
     def __init__(self, name: str, maker: RowMaker, columns: Sequence[str] = ()) -> None:
         if name == "-":

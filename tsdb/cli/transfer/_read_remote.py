@@ -16,6 +16,7 @@ from tsdb._kernels import RemoteWriteParser
 from tsdb.cli.server import ServerAddress, ServerError, send
 from tsdb.cli.transfer._batches import RejectedRow, SeriesBatch, WriteBatch
 from tsdb.cli.transfer._blocks import UnreadableSource
+from tsdb.cli.transfer._progress import SizeUnit
 from tsdb.cli.transfer._source import Piece
 from tsdb.cli.transfer._windows import TimeWindows
 from tsdb.ingest.protobuf import encode_field, encode_varint
@@ -31,6 +32,8 @@ _OPERATORS: dict[MatchOp, int] = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
 
 class PrometheusServerSource:
     """A running Prometheus, or anything else that has its HTTP API and remote read."""
+
+    unit: SizeUnit = "steps"
 
     def __init__(
         self, address: ServerAddress, *, database: str, match: str | None, windows: TimeWindows, read_path: str

@@ -16,6 +16,7 @@ import orjson
 from tsdb.cli.server import ServerAddress, send
 from tsdb.cli.transfer._batches import RejectedRow, WriteBatch
 from tsdb.cli.transfer._blocks import RECORD_BYTES_MAX, UnreadableSource, open_source, read_blocks, split_lines
+from tsdb.cli.transfer._progress import SizeUnit
 from tsdb.cli.transfer._samples import Floats, Times, batches_of, encode_labels
 from tsdb.cli.transfer._source import FileSource, Piece
 from tsdb.cli.transfer._windows import TimeWindows
@@ -87,6 +88,8 @@ def _parse(text: bytes) -> Any:
 
 class VictoriaServerSource:
     """A running VictoriaMetrics."""
+
+    unit: SizeUnit = "steps"
 
     def __init__(self, address: ServerAddress, *, database: str, match: str, windows: TimeWindows) -> None:
         self.name = f"{address.url}/api/v1/export"

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
-from typing import Literal, NoReturn, cast
+from typing import Literal, cast
 
 from tsdb.cli.server import CannotConnect, ServerAddress, parse_address, run_statement
 from tsdb.cli.transfer._blocks import UnreadableSource
@@ -24,6 +23,7 @@ from tsdb.cli.transfer._read_prometheus import PrometheusTextSource
 from tsdb.cli.transfer._read_remote import PrometheusServerSource
 from tsdb.cli.transfer._read_victoria import VictoriaFileSource, VictoriaServerSource
 from tsdb.cli.transfer._rows import RowMaker
+from tsdb.cli.transfer._signals import interrupt_on_sigterm
 from tsdb.cli.transfer._source import ImportSource
 from tsdb.cli.transfer._state import StateFile, default_state_path, fingerprint_of
 from tsdb.cli.transfer._target import TargetOptions, parse_types
@@ -79,7 +79,7 @@ class ImportOptions:
 
 def run_import(address: ServerAddress, options: ImportOptions) -> int:
     """Import everything and return the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_sigterm()
     try:
         with run_statement(address, "SELECT 1", database=options.database):
             pass
@@ -92,10 +92,6 @@ def run_import(address: ServerAddress, options: ImportOptions) -> int:
         print("interrupted; the same command continues the import", file=sys.stderr)
         return 128 + signal.SIGINT
     return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _import_one(address: ServerAddress, source: ImportSource, options: ImportOptions) -> None:
@@ -111,9 +107,7 @@ def _import_one(address: ServerAddress, source: ImportSource, options: ImportOpt
     is_other = file is not None and file.path.exists() and file.load(fingerprint) is None
     state = begin(source, file, fingerprint, is_restart=options.is_restart)
     started = time.monotonic()
-    with showing(
-        source.name, source.size, is_quiet=options.is_quiet, is_bytes=not isinstance(source, ParquetSource)
-    ) as view:
+    with showing(source.name, source.size, is_quiet=options.is_quiet, unit=source.unit, rows=state.rows) as view:
         if not options.is_quiet and state.position:
             view.note(f"{source.name}: continues after {state.rows:,} rows; --restart starts over")
         elif not options.is_quiet and is_other:

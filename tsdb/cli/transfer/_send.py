@@ -53,7 +53,7 @@ class BatchWriter:
         with self._lock:
             sessions, self._sessions = self._sessions, []
         for session in sessions:
-            session.close()
+            session.end()
 
     def write(self, batch: WriteBatch, *, rejected_max: int) -> BatchOutcome:
         """Write a batch; rows that the server refuses are returned, no more than one above the maximum."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tsdb.cli.transfer._batches import RejectedRow, WriteBatch
+from tsdb.cli.transfer._progress import SizeUnit
 from tsdb.cli.transfer._state import file_identity
 
 
@@ -28,8 +29,12 @@ class ImportSource(Protocol):
     name: str
 
     @property
+    def unit(self) -> SizeUnit:
+        """What its size counts."""
+
+    @property
     def size(self) -> int | None:
-        """How much there is, in bytes or parts; None if that is not known."""
+        """How much there is; None if that is not known."""
 
     def identity(self) -> list[object] | None:
         """What makes the source the same one in a later run; None if it cannot be continued."""
@@ -43,6 +48,8 @@ class ImportSource(Protocol):
 
 class FileSource:
     """Common to sources that are files, or the standard input, which cannot be continued."""
+
+    unit: SizeUnit = "bytes"
 
     def __init__(self, name: str) -> None:
         self.name = name

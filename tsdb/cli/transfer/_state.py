@@ -56,20 +56,25 @@ class StateFile:
 
     def save(self, state: ImportState) -> None:
         """Replace the file, so that a crash leaves the old state or the new one."""
-        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with beside.open("wb") as file:
-                file.write(orjson.dumps(asdict(state)))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
+            beside = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+            replace_file(self.path, orjson.dumps(asdict(state)), beside)
         except OSError as error:
             hint = "choose another place with --state, or --no-resume"
             raise InvalidArguments(f"the state file {self.path} cannot be written: {error}", hint=hint) from error
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def replace_file(path: Path, content: bytes, beside: Path) -> None:
+    """Write a file as a whole, beside the old one, and sync it before it takes the name."""
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
 
 
 def default_state_path(identity: str) -> Path:
