@@ -57,9 +57,7 @@ export async function startServer({ login, usesTls }: ServerOptions = {}): Promi
       const answer = await fetch(url + path, { method: "POST", body: lines, headers });
       if (!answer.ok) throw new Error(await answer.text());
     },
-    loadDemo() {
-      execFileSync(TSDB, ["demo", "--url", url, "--quiet"], { env, stdio: "inherit" });
-    },
+    loadDemo: () => loadDemo(url),
     async stop() {
       const ended = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGTERM");
@@ -67,6 +65,12 @@ export async function startServer({ login, usesTls }: ServerOptions = {}): Promi
       rmSync(home, { recursive: true, force: true });
     },
   };
+}
+
+/** Run `tsdb demo` against a server. */
+export function loadDemo(url: string): void {
+  const env = { ...process.env, PYTHONPATH: ROOT };
+  execFileSync(TSDB, ["demo", "--url", url, "--quiet"], { env, stdio: "inherit" });
 }
 
 /** Make a certificate; return the variables of a server that uses it. */

@@ -1,7 +1,7 @@
 // Tables of the cluster: nodes, regions, procedures, failovers.
 import { useZone } from "../../frame/zone";
 import { formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
-import { InfoTable, Meter } from "../common/info-table";
+import { InfoTable, Meter, Reasoned } from "../common/info-table";
 import {
   type ClusterFacts,
   type FailoverRow,
@@ -21,6 +21,13 @@ export function Nodes({ nodes, regions }: { nodes: Part<NodeRow>; regions: Map<s
       rows={nodes.rows}
       keyOf={(node) => `${node.peer_type} ${node.peer_addr}`}
       empty={nodes.error || "The server names none."}
+      aside={
+        nodes.rows.some((node) => statusOf(node).log_lag_seconds !== undefined) && (
+          <span class="soft">
+            Log behind: age and size of the log entries that the object store does not have yet.
+          </span>
+        )
+      }
       columns={[
         { title: "Node", cell: (node) => <strong>{nameOf(node)}</strong> },
         { title: "State", cell: (node) => <NodeState node={node} status={statusOf(node)} /> },
@@ -92,10 +99,7 @@ function Lag({ status }: { status: NodeStatus }) {
   if (seconds === undefined || status.is_alive === false) return null;
   const kind = seconds > 10 ? "bad" : seconds > 2 ? "warn" : "";
   return (
-    <span
-      class={`badge ${kind}`}
-      title="Age and size of the log entries that the object store does not have yet"
-    >
+    <span class={`badge ${kind}`}>
       {bytes === 0 ? "0 s" : `${formatDuration(seconds * 1000)}, ${formatBytes(bytes)}`}
     </span>
   );
@@ -178,7 +182,7 @@ export function Regions({ facts, filter, onFilter, onMove }: RegionsProps) {
           title: "Node",
           cell: (row) => (row.peer_id === null ? "nowhere" : `${row.peer_id}, ${row.peer_addr}`),
         },
-        { title: "State", cell: (row) => <RegionState row={row} /> },
+        { title: "State", cell: (row) => <RegionState row={row} why={statistics(row)?.reason} /> },
         { title: "Rows", isNumber: true, cell: (row) => count(statistics(row)?.region_rows) },
         { title: "On disk", isNumber: true, cell: (row) => bytes(statistics(row)?.disk_size) },
         { title: "In memory", isNumber: true, cell: (row) => bytes(statistics(row)?.memtable_size) },
@@ -188,11 +192,12 @@ export function Regions({ facts, filter, onFilter, onMove }: RegionsProps) {
   );
 }
 
-function RegionState({ row }: { row: PeerRow }) {
+/** The state of a region; why it is down, or else why its node tells nothing of it. */
+function RegionState({ row, why }: { row: PeerRow; why: string | null | undefined }) {
   const status = row.status ?? "UNKNOWN";
   const kind = status === "ALIVE" ? "good" : status === "MOVING" ? "warn" : "bad";
   const since = row.down_seconds === null ? "" : ` for ${formatDuration(Number(row.down_seconds) * 1000)}`;
-  return <span class={`badge ${kind}`}>{status.toLowerCase() + since}</span>;
+  return <Reasoned kind={kind} state={status.toLowerCase() + since} reason={row.reason ?? why} />;
 }
 
 function count(value: number | null | undefined): string {
@@ -242,14 +247,27 @@ export function Failovers({ part }: { part: Part<FailoverRow> }) {
         { title: "Took", isNumber: true, cell: (row) => took(row.start_time, row.end_time) },
         { title: "Reason", isWide: true, cell: (row) => row.reason },
         { title: "Entries at risk", cell: (row) => lost(row) },
+        { title: "Rows that came back", cell: (row) => cameBack(row) },
         { title: "Last error", isWide: true, cell: (row) => row.last_error ?? "" },
       ]}
     />
   );
 }
 
-function lost({ lost_from_entry: from, lost_to_entry: to }: FailoverRow): string {
+export function lost({
+  lost_from_entry: from,
+  lost_to_entry: to,
+}: Pick<FailoverRow, "lost_from_entry" | "lost_to_entry">): string {
   return from === null ? "none" : `${from} to ${to ?? "the last"}`;
+}
+
+/** What the lost node had and sent when it was back. */
+export function cameBack({
+  lost_from_entry: from,
+  recovered_rows: rows,
+}: Pick<FailoverRow, "lost_from_entry" | "recovered_rows">): string {
+  if (rows !== null) return Number(rows) === 0 ? "0, none was missing" : formatCount(Number(rows));
+  return from === null ? "" : "the node is not back yet";
 }
 
 function took(start: number | null, end: number | null): string {
