@@ -238,6 +238,11 @@ test("status: of a frontend; a statement is cancelled, and requests to object st
   await page.getByText("those of this frontend").waitFor();
   await page.getByRole("heading", { name: "Requests to object storage" }).waitFor();
   expect(await page.getByText("on a local disk").count()).toBe(0);
+  const counted = await sql("SELECT count(*) FROM information_schema.storage_requests");
+  const bill = counted[0]?.[0] ? /^([2-9] nodes, )?about \$\d/ : "None was counted.";
+  await page.getByText(bill).waitFor();
+  await page.getByText("rows wait for").first().waitFor();
+  expect(await page.locator("main [title]").count()).toBe(0);
   const running = sql(LONG).then(
     () => "ended",
     (error: Error) => error.message,
@@ -251,6 +256,8 @@ test("status: of a frontend; a statement is cancelled, and requests to object st
   await page.getByText("Nothing runs at the moment.").waitFor();
   await checkAccessibility(page);
   await screenshot(page, "cluster-status");
+  await page.getByRole("heading", { name: "Refused rows" }).scrollIntoViewIfNeeded();
+  await screenshot(page, "cluster-status-end");
   expect(problems).toEqual([]);
   await context.close();
 });

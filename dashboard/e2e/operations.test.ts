@@ -170,10 +170,16 @@ test("status: running statements are shown and can be cancelled, refused rows ar
   const { page, context, problems } = await open(browser, server.url, "status");
   await page.getByText("Rows written per second").waitFor();
   await page.getByText("has the type Float64").waitFor();
-  const running = server.sql(LONG).then(
+  const running = server.sql(`${LONG} AND 'all of a long statement can be read' <> ''`).then(
     () => "ended",
     (error: Error) => error.message,
   );
+  const statement = page.locator("details.long");
+  await statement.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => statement.getAttribute("open"), { timeout: 60_000 }).not.toBeNull();
+  await screenshot(page, "status-running");
+  expect(await page.locator("main [title]").count()).toBe(0);
   await page
     .getByRole("button", { name: /^Cancel / })
     .first()

@@ -1,6 +1,6 @@
 // What the screen Status makes of rows of several nodes.
 import { expect, test } from "vitest";
-import { billOf, formatDollars, sumRequests } from "../src/screens/status/bill";
+import { billOf, formatDollars, sumRequests, troublesOf } from "../src/screens/status/bill";
 import type { CompactionRow, StorageRow } from "../src/screens/status/load";
 import { compactionKey } from "../src/screens/status/panels";
 
@@ -44,6 +44,17 @@ test("nothing is said of a month while a node has just started, or its start is 
   const starts = [{ peer_id: 1, start_time: NOW_MS - 59_000 }];
   expect(billOf([row({})], starts, NOW_MS - HOUR_MS, NOW_MS).perMonth).toBeNull();
   expect(billOf([row({})], [], null, NOW_MS).perMonth).toBeNull();
+});
+
+test("what is wrong with a store is said once for each node", () => {
+  const down = { state: "down", last_error: "connection refused" };
+  const rows = [
+    row({ state: "ok", reason: null }),
+    row({ ...down, node_id: 2 }),
+    row({ ...down, node_id: 2, operation: "get" }),
+    row({ state: "refusing", reason: "403", node_id: null }),
+  ];
+  expect(troublesOf(rows)).toEqual(["S3 is down for node 2: connection refused", "S3 is refusing: 403"]);
 });
 
 test.each([

@@ -54,6 +54,9 @@ export interface ProcedureRow {
   end_time: number | null;
   status: string;
   lock_keys: string | null;
+  /** How often it was tried to finish it after it had been interrupted. */
+  attempts?: number | bigint | null;
+  last_error?: string | null;
 }
 
 export interface FailoverRow {

@@ -1,6 +1,6 @@
 // Tables of the cluster: nodes, regions, procedures, failovers.
 import { useZone } from "../../frame/zone";
-import { formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
+import { countOf, formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
 import { InfoTable, Meter, Reasoned } from "../common/info-table";
 import {
   type ClusterFacts,
@@ -69,10 +69,15 @@ export function Nodes({ nodes, regions }: { nodes: Part<NodeRow>; regions: Map<s
   );
 }
 
-/** When a node was heard, from text such as 2m1s390ms: milliseconds matter to nobody, and change at every look. */
+/** When a node was heard, from text such as 2m1s390ms. */
 export function heard(since: string): string {
-  const rough = since.replace(/\d+ms$/, "").replace(/(?<=[a-z])(?=\d)/g, " ");
+  const rough = withoutMillis(since);
   return rough ? `heard ${rough} ago` : "heard just now";
+}
+
+/** Milliseconds matter to nobody, and change at every look. */
+function withoutMillis(duration: string): string {
+  return duration.replace(/\d+ms$/, "").replace(/(?<=[a-z])(?=\d)/g, " ");
 }
 
 function nameOf(node: NodeRow): string {
@@ -90,7 +95,7 @@ function NodeState({ node, status }: { node: NodeRow; status: NodeStatus }) {
       <span class={`badge ${status.is_leader ? "good" : ""}`}>{status.is_leader ? "leads" : "follows"}</span>
     );
   if (status.is_alive === false)
-    return <span class="badge bad">{`silent for ${node.active_time ?? "long"}`}</span>;
+    return <span class="badge bad">{`silent for ${withoutMillis(node.active_time ?? "") || "long"}`}</span>;
   return <span class="badge good">{node.active_time ? heard(node.active_time) : "answers"}</span>;
 }
 
@@ -219,7 +224,17 @@ export function Procedures({ part }: { part: Part<ProcedureRow> }) {
       columns={[
         { title: "Kind", cell: (row) => row.procedure_type.replaceAll("_", " ") },
         { title: "Of", isWide: true, cell: (row) => row.lock_keys ?? "" },
-        { title: "State", cell: (row) => <span class={`badge ${stateKind(row.status)}`}>{row.status}</span> },
+        {
+          title: "State",
+          cell: (row) => (
+            <Reasoned
+              kind={stateKind(row.status)}
+              state={row.status}
+              reason={row.attempts ? countOf(Number(row.attempts), "attempt") : ""}
+              error={row.last_error ?? null}
+            />
+          ),
+        },
         {
           title: "Began",
           cell: (row) => (row.start_time === null ? "" : formatMillis(Number(row.start_time), 0)),
@@ -243,12 +258,16 @@ export function Failovers({ part }: { part: Part<FailoverRow> }) {
         { title: "When", cell: (row) => formatMillis(Number(row.start_time), 0) },
         { title: "Region", cell: (row) => String(row.region_id) },
         { title: "From → to", cell: (row) => `${row.from_peer_id} → ${row.to_peer_id ?? "nowhere yet"}` },
-        { title: "State", cell: (row) => <span class={`badge ${stateKind(row.state)}`}>{row.state}</span> },
-        { title: "Took", isNumber: true, cell: (row) => took(row.start_time, row.end_time) },
+        {
+          title: "State",
+          cell: (row) => (
+            <Reasoned kind={stateKind(row.state)} state={row.state} reason="" error={row.last_error} />
+          ),
+        },
         { title: "Reason", isWide: true, cell: (row) => row.reason },
+        { title: "Took", isNumber: true, cell: (row) => took(row.start_time, row.end_time) },
         { title: "Entries at risk", cell: (row) => lost(row) },
         { title: "Rows that came back", cell: (row) => cameBack(row) },
-        { title: "Last error", isWide: true, cell: (row) => row.last_error ?? "" },
       ]}
     />
   );

@@ -62,6 +62,17 @@ export function billOf(
   return { total, perMonth, nodes: costs.size };
 }
 
+/** What is wrong with stores, once for each node that says so. */
+export function troublesOf(rows: readonly StorageRow[]): string[] {
+  const found = rows
+    .filter(({ state }) => state && state !== "ok")
+    .map(({ store, state, reason, last_error, node_id }) => {
+      const whose = node_id === undefined || node_id === null ? "" : ` for node ${node_id}`;
+      return `${store} is ${state}${whose}: ${last_error || reason || "the reason is not known"}`;
+    });
+  return [...new Set(found)];
+}
+
 /** Dollars, with as many digits as say something. */
 export function formatDollars(amount: number): string {
   return `$${amount.toFixed(amount >= 1 || amount === 0 ? 2 : 4)}`;

@@ -85,6 +85,10 @@ export interface StorageRow {
   retries: number;
   bytes: number;
   estimated_cost: number;
+  /** Of the store as the node sees it, if it tells. */
+  state?: string | null;
+  reason?: string | null;
+  last_error?: string | null;
 }
 
 /** When a node started, in milliseconds since 1970. */

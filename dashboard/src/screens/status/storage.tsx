@@ -1,7 +1,7 @@
 // The bill of requests to object storage.
 import { countOf, formatBytes, formatCount } from "../../parts/cells";
 import { InfoTable } from "../common/info-table";
-import { type Bill, billOf, formatDollars, requestKey, sumRequests } from "./bill";
+import { type Bill, billOf, formatDollars, requestKey, sumRequests, troublesOf } from "./bill";
 import type { NodeStartRow, Part, StorageRow } from "./load";
 
 interface Props {
@@ -14,13 +14,23 @@ interface Props {
 }
 
 export function Storage({ part, starts, startedMs, nowMs, isFrontend }: Props) {
+  const troubles = troublesOf(part.rows);
   return (
     <InfoTable
       title="Requests to object storage"
       rows={sumRequests(part.rows)}
       keyOf={requestKey}
       empty={part.error || emptyText(isFrontend)}
-      aside={part.rows.length > 0 && <Cost bill={billOf(part.rows, starts.rows, startedMs, nowMs)} />}
+      aside={
+        <>
+          {part.rows.length > 0 && <Cost bill={billOf(part.rows, starts.rows, startedMs, nowMs)} />}
+          {troubles.map((text) => (
+            <span key={text} class="error-text">
+              {text}
+            </span>
+          ))}
+        </>
+      }
       columns={[
         { title: "Store", cell: (row) => row.store },
         { title: "Operation", cell: (row) => row.operation },
