@@ -8,9 +8,20 @@ const ROOT = join(import.meta.dirname, "../..");
 export const START_MS_MAX = 300_000;
 const ERRORS_SHOWN_MAX = 10_000;
 
+interface Node {
+  /** Such as datanode-1, where 1 is its id. */
+  name: string;
+  url: string;
+  pid: number;
+}
+
 export interface Cluster {
   /** Of the first frontend: http://127.0.0.1:port */
   url: string;
+  /** Kill a datanode, as a power failure would. */
+  killDatanode(id: number): void;
+  /** Let the metadata servers move the regions of lost nodes, or not. */
+  switchFailovers(areOn: boolean): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -34,13 +45,29 @@ export async function startCluster(): Promise<Cluster> {
     ended.then((code) => reject(new Error(`the cluster ended with ${code}:\n${errors}`)));
   });
   try {
-    const { frontends } = JSON.parse(await ready) as { frontends: string[] };
-    if (!frontends[0]) throw new Error("the cluster has no frontend");
-    return { url: frontends[0], stop };
+    const { frontends, datanodes, metasrvs } = JSON.parse(await ready) as Record<string, Node[]>;
+    const [frontend] = frontends ?? [];
+    if (!frontend) throw new Error("the cluster has no frontend");
+    const killDatanode = (id: number) => {
+      const node = datanodes?.find(({ name }) => name === `datanode-${id}`);
+      if (!node) throw new Error(`there is no datanode ${id}`);
+      process.kill(node.pid, "SIGKILL");
+    };
+    const switchFailovers = (areOn: boolean) => switchMaintenance(metasrvs ?? [], !areOn);
+    return { url: frontend.url, killDatanode, switchFailovers, stop };
   } catch (error) {
     await stop();
     throw error;
   } finally {
     clearTimeout(late);
   }
+}
+
+/** Only the leader of the metadata servers does it; the others refuse. */
+async function switchMaintenance(metasrvs: Node[], isOn: boolean): Promise<void> {
+  for (const { url } of metasrvs) {
+    const answer = await fetch(`${url}/admin/maintenance/${isOn ? "enable" : "disable"}`, { method: "POST" });
+    if (answer.ok) return;
+  }
+  throw new Error("no metadata server leads");
 }

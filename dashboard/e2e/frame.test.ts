@@ -115,7 +115,13 @@ test("over TLS the page works, and the addresses that it gives are those of TLS"
     await dialog.getByLabel("User").fill("ann");
     await dialog.getByLabel("Password").fill("secret");
     await dialog.getByRole("button", { name: "Log in" }).click();
-    await page.getByText(`${guarded.url}/v1/influxdb/write?db=public`).first().waitFor();
+    await page.getByText(`curl -i -u ann '${guarded.url}/v1/influxdb/write?db=public`).first().waitFor();
+    const snippets = await page.getByRole("tabpanel").textContent();
+    expect(snippets).toMatch(/grpc\+tls:\/\/127\.0\.0\.1:\d+", db_kwargs={"username": "ann"/);
+    expect(snippets).toMatch(/mysql -h 127\.0\.0\.1 -P \d+ --ssl-mode=REQUIRED -u ann -p public/);
+    expect(snippets).toMatch(/psql 'postgresql:\/\/ann@127\.0\.0\.1:\d+\/public\?sslmode=require'/);
+    await checkAccessibility(page);
+    await screenshot(page, "ingest-programs-tls");
     expect(problems).toEqual([]);
     await context.close();
   } finally {

@@ -1,8 +1,9 @@
 // Logs, Ingest, Status and Cluster against one standalone server.
-import type { Browser, Page } from "playwright-core";
+import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { checkAccessibility, checkWidth, open, PHONE, screenshot, startBrowser } from "./browser";
 import { type Server, startServer } from "./server";
+import { LONG, messagesOf } from "./steps";
 
 let server: Server;
 let browser: Browser;
@@ -29,35 +30,32 @@ afterAll(async () => {
   await server?.stop();
 });
 
-const rows = (page: Page) =>
-  page.getByRole("list", { name: "Messages, the newest first" }).getByRole("listitem");
-
 for (const theme of ["light", "dark"] as const) {
   test(`logs are shown newest first, paged by time and searched, ${theme}`, async () => {
     const { page, context, problems } = await open(browser, server.url, "logs", { theme });
-    await rows(page).first().waitFor();
-    expect(await rows(page).count()).toBe(200);
-    expect(await rows(page).first().textContent()).toContain("request 0 served");
+    await messagesOf(page).first().waitFor();
+    expect(await messagesOf(page).count()).toBe(200);
+    expect(await messagesOf(page).first().textContent()).toContain("request 0 served");
     await page.getByRole("button", { name: "Older messages" }).click();
-    await expect.poll(() => rows(page).count(), { timeout: 60_000 }).toBe(400);
+    await expect.poll(() => messagesOf(page).count(), { timeout: 60_000 }).toBe(400);
     await page.keyboard.press("/");
     await page.keyboard.type('"db-1" AND retry');
     await page.keyboard.press("Enter");
-    await expect.poll(() => rows(page).count(), { timeout: 60_000 }).toBe(60);
-    expect(await rows(page).first().textContent()).toContain("db-1 lost");
-    await rows(page).first().getByRole("button").click();
+    await expect.poll(() => messagesOf(page).count(), { timeout: 60_000 }).toBe(60);
+    expect(await messagesOf(page).first().textContent()).toContain("db-1 lost");
+    await messagesOf(page).first().getByRole("button").click();
     await page
       .getByRole("button", { name: /^Only host/ })
       .first()
       .click();
-    await expect.poll(() => rows(page).count(), { timeout: 60_000 }).toBe(15);
-    await rows(page).first().getByRole("button").first().click();
+    await expect.poll(() => messagesOf(page).count(), { timeout: 60_000 }).toBe(15);
+    await messagesOf(page).first().getByRole("button").first().click();
     await checkAccessibility(page);
     await screenshot(page, `logs-${theme}`);
     const link = page.url();
     await page.goto("about:blank");
     await page.goto(link);
-    await expect.poll(() => rows(page).count(), { timeout: 60_000 }).toBe(15);
+    await expect.poll(() => messagesOf(page).count(), { timeout: 60_000 }).toBe(15);
     expect(problems).toEqual([]);
     await context.close();
   });
@@ -65,10 +63,12 @@ for (const theme of ["light", "dark"] as const) {
 
 test("logs: the keyboard goes from message to message, and what is wrong with a search is said", async () => {
   const { page, context } = await open(browser, server.url, "logs");
-  await rows(page).first().getByRole("button").focus();
+  await messagesOf(page).first().getByRole("button").focus();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
-  expect(await rows(page).nth(1).getByRole("button").first().getAttribute("aria-expanded")).toBe("true");
+  expect(await messagesOf(page).nth(1).getByRole("button").first().getAttribute("aria-expanded")).toBe(
+    "true",
+  );
   await page.getByRole("searchbox", { name: "Text" }).fill('"never closed');
   await page.getByRole("button", { name: "Search" }).click();
   const alert = page.getByRole("alert");
@@ -79,11 +79,11 @@ test("logs: the keyboard goes from message to message, and what is wrong with a 
 
 test("logs: what comes is shown while it is followed, once", async () => {
   const { page, context, problems } = await open(browser, server.url, "logs");
-  await rows(page).first().waitFor();
+  await messagesOf(page).first().waitFor();
   await page.getByRole("button", { name: "Follow" }).click();
   const late = Date.now();
   await server.write(`app_logs,host=live level="warn",message="just came" ${late}`);
-  await expect.poll(() => rows(page).first().textContent(), { timeout: 60_000 }).toContain("just came");
+  await expect.poll(() => messagesOf(page).first().textContent(), { timeout: 60_000 }).toContain("just came");
   await server.write(`app_logs,host=live level="warn",message="came late" ${late - 1500}`);
   await page.getByText("came late").waitFor();
   await server.write(`app_logs,host=live level="warn",message="and another" ${late + 1}`);
@@ -164,19 +164,22 @@ test("ingest: snippets have the addresses of this server", async () => {
   await context.close();
 });
 
-const LONG =
-  "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e, numbers f WHERE a.number + f.number > 7";
-
 test("status: running statements are shown and can be cancelled, refused rows are explained", async () => {
   const refused = fetch(`${server.url}/v1/influxdb/write`, { method: "POST", body: "app_logs took=t" });
   expect((await refused).status).toBe(400);
   const { page, context, problems } = await open(browser, server.url, "status");
   await page.getByText("Rows written per second").waitFor();
   await page.getByText("has the type Float64").waitFor();
-  const running = server.sql(LONG).then(
+  const running = server.sql(`${LONG} AND 'all of a long statement can be read' <> ''`).then(
     () => "ended",
     (error: Error) => error.message,
   );
+  const statement = page.locator("details.long");
+  await statement.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => statement.getAttribute("open"), { timeout: 60_000 }).not.toBeNull();
+  await screenshot(page, "status-running");
+  expect(await page.locator("main [title]").count()).toBe(0);
   await page
     .getByRole("button", { name: /^Cancel / })
     .first()

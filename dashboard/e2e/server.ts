@@ -22,7 +22,7 @@ export interface Server {
 export interface ServerOptions {
   /** User and password that everybody has to log in with. */
   login?: { user: string; password: string };
-  /** HTTP only over TLS, with a certificate that nobody knows: `sql` and `write` are not for such a server. */
+  /** All protocols only over TLS, with a certificate that nobody knows: `sql` and `write` are not for such a server. */
   usesTls?: boolean;
 }
 
@@ -57,9 +57,7 @@ export async function startServer({ login, usesTls }: ServerOptions = {}): Promi
       const answer = await fetch(url + path, { method: "POST", body: lines, headers });
       if (!answer.ok) throw new Error(await answer.text());
     },
-    loadDemo() {
-      execFileSync(TSDB, ["demo", "--url", url, "--quiet"], { env, stdio: "inherit" });
-    },
+    loadDemo: () => loadDemo(url),
     async stop() {
       const ended = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGTERM");
@@ -69,14 +67,23 @@ export async function startServer({ login, usesTls }: ServerOptions = {}): Promi
   };
 }
 
+/** Run `tsdb demo` against a server. */
+export function loadDemo(url: string): void {
+  const env = { ...process.env, PYTHONPATH: ROOT };
+  execFileSync(TSDB, ["demo", "--url", url, "--quiet"], { env, stdio: "inherit" });
+}
+
 /** Make a certificate; return the variables of a server that uses it. */
 function makeCertificate(directory: string): Record<string, string> {
   execFileSync(PYTHON, ["-m", "trustme", "-q", "-d", directory, "-i", "127.0.0.1"]);
-  return {
-    TSDB_STANDALONE__HTTP__TLS__MODE: "require",
-    TSDB_STANDALONE__HTTP__TLS__CERT_PATH: join(directory, "server.pem"),
-    TSDB_STANDALONE__HTTP__TLS__KEY_PATH: join(directory, "server.key"),
-  };
+  const protocols = ["HTTP", "GRPC", "MYSQL", "POSTGRES"].map((name) => `TSDB_STANDALONE__${name}__TLS`);
+  return Object.fromEntries(
+    protocols.flatMap((section) => [
+      [`${section}__MODE`, "require"],
+      [`${section}__CERT_PATH`, join(directory, "server.pem")],
+      [`${section}__KEY_PATH`, join(directory, "server.key")],
+    ]),
+  );
 }
 
 function waitReady(child: ChildProcess): Promise<string> {

@@ -70,6 +70,7 @@ test.each([
   ["select abc(1)", "Invalid function 'abc'. Did you mean 'abs'?", "abc"],
   ["select t.x from t", "No field named t.x. Did you mean 't.y'?", "t.x"],
   ["rate(x)", '1:6: parse error: expected type range vector in call to function "rate"', "x"],
+  ["sum(label_replace(x))", "invalid regular expression in label_replace(): (", "label_replace"],
   ["x{", "1:3: parse error: unexpected end of input in label matching", "{"],
 ])("the error of %j is found", (text, message, wrong) => {
   const place = errorPlace(text, message);

@@ -1,7 +1,7 @@
 """`make cluster`: a whole cluster on loopback until Ctrl-C. etcd, S3 by moto, two metadata servers, three datanodes,
 two frontends; its data is gone afterwards.
 
-With `--json` it is for programs: free ports, one line of JSON with the addresses when the cluster is ready, and SIGTERM
+With `--json` it is for programs: free ports, one line of JSON with the processes when the cluster is ready, and SIGTERM
 ends it at any time.
 """
 
@@ -16,7 +16,7 @@ import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from tests.cluster.running import Cluster, Shape, running_cluster
+from tests.cluster.running import Cluster, Node, Shape, running_cluster
 from tests.kv.etcd_process import EtcdProcess
 from tests.store.services import running_s3
 
@@ -50,7 +50,7 @@ def main() -> None:
         )
         print("starting metadata servers, datanodes and frontends …", file=progress, flush=True)
         cluster = stack.enter_context(running_cluster(directory, shape, etcd=etcd, s3=s3))
-        print(addresses(cluster) if arguments.json else describe(cluster, directory), flush=True)
+        print(processes(cluster) if arguments.json else describe(cluster, directory), flush=True)
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
         print("stopping …", file=progress, flush=True)
@@ -76,14 +76,18 @@ def describe(cluster: Cluster, directory: Path) -> str:
     )
 
 
-def addresses(cluster: Cluster) -> str:
-    """The addresses of the processes, by their kind, as JSON."""
+def processes(cluster: Cluster) -> str:
+    """The name, address and process id of every node, by its kind, as JSON."""
     kinds = {
         "frontends": cluster.frontends,
         "datanodes": list(cluster.datanodes.values()),
         "metasrvs": cluster.metasrvs,
     }
-    return json.dumps({kind: [node.url for node in nodes] for kind, nodes in kinds.items()})
+    return json.dumps({kind: [_process(node) for node in nodes] for kind, nodes in kinds.items()})
+
+
+def _process(node: Node) -> dict[str, str | int]:
+    return {"name": node.name, "url": node.url, "pid": node.running.process.pid}
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import {
 } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { type Diagnostic, setDiagnostics } from "@codemirror/lint";
-import { Compartment, EditorState, type Extension, Prec } from "@codemirror/state";
+import { type Diagnostic, forceLinting, linter } from "@codemirror/lint";
+import { Compartment, EditorState, type Extension, Prec, StateEffect, StateField } from "@codemirror/state";
 import { drawSelection, EditorView, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "preact/hooks";
@@ -81,6 +81,9 @@ export function Editor({ label, text, onChange, onRun, language, mark, hint }: P
           slots.hint.of(placeholder(hint)),
           keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap]),
           Prec.lowest(keymap.of([{ key: "Escape", run: leave }])),
+          MARK,
+          MARK_LINTER,
+          EditorView.domEventHandlers({ beforeinput: replaceSelected }),
           EditorView.lineWrapping,
           EditorView.updateListener.of((update) => {
             if (!update.docChanged || isGiven.current) return;
@@ -119,12 +122,45 @@ export function Editor({ label, text, onChange, onRun, language, mark, hint }: P
   }, [language, label, hint, slots]);
   useEffect(() => {
     const made = view.current;
-    if (!made) return;
-    const found: Diagnostic[] = mark ? [{ ...bounded(mark, made.state.doc.length), severity: "error" }] : [];
-    made.dispatch(setDiagnostics(made.state, found));
+    if (!made || made.state.field(MARK) === mark) return;
+    made.dispatch({ effects: setMark.of(mark) });
+    forceLinting(made);
   }, [mark]);
   return <div class="editor" ref={host} tabIndex={-1} />;
 }
+
+/**
+ * Put what is typed in the place of what is selected. Chromium would carry the look of the old text over with an inline
+ * style, which the content security policy forbids.
+ */
+function replaceSelected(event: InputEvent, view: EditorView): boolean {
+  const { from, to, empty } = view.state.selection.main;
+  const typed = event.data;
+  if (event.inputType !== "insertText" || !typed || empty || view.composing) return false;
+  const insert = () =>
+    view.state.update(view.state.replaceSelection(typed), { userEvent: "input.type", scrollIntoView: true });
+  const handlers = view.state.facet(EditorView.inputHandler);
+  if (!handlers.some((handle) => handle(view, from, to, typed, insert))) view.dispatch(insert());
+  return true;
+}
+
+// A language may look for errors itself, each time after a pause. What it finds is shown beside the error of the server
+// only if that is found by a linter, too: a diagnostic that is set once is gone with the next result.
+const setMark = StateEffect.define<Mark | null>();
+const MARK = StateField.define<Mark | null>({
+  create: () => null,
+  update(mark, { effects, docChanged }) {
+    const given = effects.find((effect) => effect.is(setMark));
+    return given ? given.value : docChanged ? null : mark;
+  },
+});
+const MARK_LINTER = linter(
+  ({ state }): Diagnostic[] => {
+    const mark = state.field(MARK);
+    return mark ? [{ ...bounded(mark, state.doc.length), severity: "error" }] : [];
+  },
+  { needsRefresh: ({ state, startState }) => state.field(MARK) !== startState.field(MARK) },
+);
 
 function bounded({ from, to, message }: Mark, length: number): Mark {
   const begin = Math.min(from, length);

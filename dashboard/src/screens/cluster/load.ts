@@ -33,6 +33,8 @@ export interface PeerRow {
   peer_addr: string | null;
   status: string | null;
   down_seconds: number | null;
+  /** Why it is down. */
+  reason: string | null;
 }
 
 export interface RegionStatistics {
@@ -52,6 +54,9 @@ export interface ProcedureRow {
   end_time: number | null;
   status: string;
   lock_keys: string | null;
+  /** How often it was tried to finish it after it had been interrupted. */
+  attempts?: number | bigint | null;
+  last_error?: string | null;
 }
 
 export interface FailoverRow {
@@ -65,6 +70,8 @@ export interface FailoverRow {
   end_time: number | null;
   lost_from_entry: number | bigint | null;
   lost_to_entry: number | bigint | null;
+  /** Null until the lost node is back and has sent what it had. */
+  recovered_rows: number | bigint | null;
   last_error: string | null;
 }
 
@@ -121,7 +128,7 @@ async function loadRegions(
     ? ` WHERE table_schema || '.' || table_name LIKE ${quoteText(`%${escapeLike(wanted)}%`)}`
     : "";
   const peers = await rowsOf<PeerRow>(
-    `SELECT table_schema, table_name, region_id, peer_id, peer_addr, status, down_seconds
+    `SELECT table_schema, table_name, region_id, peer_id, peer_addr, status, down_seconds, reason
      FROM ${SCHEMA}.region_peers${like} ORDER BY table_schema, table_name, region_id LIMIT ${REGIONS_MAX + 1}`,
     signal,
   );

@@ -1,7 +1,7 @@
 // Tables of the cluster: nodes, regions, procedures, failovers.
 import { useZone } from "../../frame/zone";
-import { formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
-import { InfoTable, Meter } from "../common/info-table";
+import { countOf, formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
+import { InfoTable, Meter, Reasoned } from "../common/info-table";
 import {
   type ClusterFacts,
   type FailoverRow,
@@ -21,6 +21,13 @@ export function Nodes({ nodes, regions }: { nodes: Part<NodeRow>; regions: Map<s
       rows={nodes.rows}
       keyOf={(node) => `${node.peer_type} ${node.peer_addr}`}
       empty={nodes.error || "The server names none."}
+      aside={
+        nodes.rows.some((node) => statusOf(node).log_lag_seconds !== undefined) && (
+          <span class="soft">
+            Log behind: age and size of the log entries that the object store does not have yet.
+          </span>
+        )
+      }
       columns={[
         { title: "Node", cell: (node) => <strong>{nameOf(node)}</strong> },
         { title: "State", cell: (node) => <NodeState node={node} status={statusOf(node)} /> },
@@ -62,10 +69,15 @@ export function Nodes({ nodes, regions }: { nodes: Part<NodeRow>; regions: Map<s
   );
 }
 
-/** When a node was heard, from text such as 2m1s390ms: milliseconds matter to nobody, and change at every look. */
+/** When a node was heard, from text such as 2m1s390ms. */
 export function heard(since: string): string {
-  const rough = since.replace(/\d+ms$/, "").replace(/(?<=[a-z])(?=\d)/g, " ");
+  const rough = withoutMillis(since);
   return rough ? `heard ${rough} ago` : "heard just now";
+}
+
+/** Milliseconds matter to nobody, and change at every look. */
+function withoutMillis(duration: string): string {
+  return duration.replace(/\d+ms$/, "").replace(/(?<=[a-z])(?=\d)/g, " ");
 }
 
 function nameOf(node: NodeRow): string {
@@ -83,7 +95,7 @@ function NodeState({ node, status }: { node: NodeRow; status: NodeStatus }) {
       <span class={`badge ${status.is_leader ? "good" : ""}`}>{status.is_leader ? "leads" : "follows"}</span>
     );
   if (status.is_alive === false)
-    return <span class="badge bad">{`silent for ${node.active_time ?? "long"}`}</span>;
+    return <span class="badge bad">{`silent for ${withoutMillis(node.active_time ?? "") || "long"}`}</span>;
   return <span class="badge good">{node.active_time ? heard(node.active_time) : "answers"}</span>;
 }
 
@@ -92,10 +104,7 @@ function Lag({ status }: { status: NodeStatus }) {
   if (seconds === undefined || status.is_alive === false) return null;
   const kind = seconds > 10 ? "bad" : seconds > 2 ? "warn" : "";
   return (
-    <span
-      class={`badge ${kind}`}
-      title="Age and size of the log entries that the object store does not have yet"
-    >
+    <span class={`badge ${kind}`}>
       {bytes === 0 ? "0 s" : `${formatDuration(seconds * 1000)}, ${formatBytes(bytes)}`}
     </span>
   );
@@ -178,7 +187,7 @@ export function Regions({ facts, filter, onFilter, onMove }: RegionsProps) {
           title: "Node",
           cell: (row) => (row.peer_id === null ? "nowhere" : `${row.peer_id}, ${row.peer_addr}`),
         },
-        { title: "State", cell: (row) => <RegionState row={row} /> },
+        { title: "State", cell: (row) => <RegionState row={row} why={statistics(row)?.reason} /> },
         { title: "Rows", isNumber: true, cell: (row) => count(statistics(row)?.region_rows) },
         { title: "On disk", isNumber: true, cell: (row) => bytes(statistics(row)?.disk_size) },
         { title: "In memory", isNumber: true, cell: (row) => bytes(statistics(row)?.memtable_size) },
@@ -188,11 +197,12 @@ export function Regions({ facts, filter, onFilter, onMove }: RegionsProps) {
   );
 }
 
-function RegionState({ row }: { row: PeerRow }) {
+/** The state of a region; why it is down, or else why its node tells nothing of it. */
+function RegionState({ row, why }: { row: PeerRow; why: string | null | undefined }) {
   const status = row.status ?? "UNKNOWN";
   const kind = status === "ALIVE" ? "good" : status === "MOVING" ? "warn" : "bad";
   const since = row.down_seconds === null ? "" : ` for ${formatDuration(Number(row.down_seconds) * 1000)}`;
-  return <span class={`badge ${kind}`}>{status.toLowerCase() + since}</span>;
+  return <Reasoned kind={kind} state={status.toLowerCase() + since} reason={row.reason ?? why} />;
 }
 
 function count(value: number | null | undefined): string {
@@ -214,7 +224,17 @@ export function Procedures({ part }: { part: Part<ProcedureRow> }) {
       columns={[
         { title: "Kind", cell: (row) => row.procedure_type.replaceAll("_", " ") },
         { title: "Of", isWide: true, cell: (row) => row.lock_keys ?? "" },
-        { title: "State", cell: (row) => <span class={`badge ${stateKind(row.status)}`}>{row.status}</span> },
+        {
+          title: "State",
+          cell: (row) => (
+            <Reasoned
+              kind={stateKind(row.status)}
+              state={row.status}
+              reason={row.attempts ? countOf(Number(row.attempts), "attempt") : ""}
+              error={row.last_error ?? null}
+            />
+          ),
+        },
         {
           title: "Began",
           cell: (row) => (row.start_time === null ? "" : formatMillis(Number(row.start_time), 0)),
@@ -238,18 +258,35 @@ export function Failovers({ part }: { part: Part<FailoverRow> }) {
         { title: "When", cell: (row) => formatMillis(Number(row.start_time), 0) },
         { title: "Region", cell: (row) => String(row.region_id) },
         { title: "From → to", cell: (row) => `${row.from_peer_id} → ${row.to_peer_id ?? "nowhere yet"}` },
-        { title: "State", cell: (row) => <span class={`badge ${stateKind(row.state)}`}>{row.state}</span> },
-        { title: "Took", isNumber: true, cell: (row) => took(row.start_time, row.end_time) },
+        {
+          title: "State",
+          cell: (row) => (
+            <Reasoned kind={stateKind(row.state)} state={row.state} reason="" error={row.last_error} />
+          ),
+        },
         { title: "Reason", isWide: true, cell: (row) => row.reason },
+        { title: "Took", isNumber: true, cell: (row) => took(row.start_time, row.end_time) },
         { title: "Entries at risk", cell: (row) => lost(row) },
-        { title: "Last error", isWide: true, cell: (row) => row.last_error ?? "" },
+        { title: "Rows that came back", cell: (row) => cameBack(row) },
       ]}
     />
   );
 }
 
-function lost({ lost_from_entry: from, lost_to_entry: to }: FailoverRow): string {
+export function lost({
+  lost_from_entry: from,
+  lost_to_entry: to,
+}: Pick<FailoverRow, "lost_from_entry" | "lost_to_entry">): string {
   return from === null ? "none" : `${from} to ${to ?? "the last"}`;
+}
+
+/** What the lost node had and sent when it was back. */
+export function cameBack({
+  lost_from_entry: from,
+  recovered_rows: rows,
+}: Pick<FailoverRow, "lost_from_entry" | "recovered_rows">): string {
+  if (rows !== null) return Number(rows) === 0 ? "0, none was missing" : formatCount(Number(rows));
+  return from === null ? "" : "the node is not back yet";
 }
 
 function took(start: number | null, end: number | null): string {

@@ -9,8 +9,6 @@ export interface InfoColumn<T> {
   isNumber?: boolean;
   /** Long texts get the space that is left, and are cut. */
   isWide?: boolean;
-  /** A text that is longer than the cell, shown when the pointer rests on it. */
-  hint?(row: T): string | undefined;
 }
 
 interface Props<T> {
@@ -51,7 +49,7 @@ export function InfoTable<T>({ title, rows, columns, keyOf, empty, aside }: Prop
               {rows.map((row) => (
                 <tr key={keyOf(row)}>
                   {columns.map((column) => (
-                    <td key={column.title} class={classOf(column)} title={column.hint?.(row)}>
+                    <td key={column.title} class={classOf(column)}>
                       {column.cell(row)}
                     </td>
                   ))}
@@ -67,6 +65,41 @@ export function InfoTable<T>({ title, rows, columns, keyOf, empty, aside }: Prop
 
 function classOf<T>({ isNumber, isWide }: InfoColumn<T>): string | undefined {
   return isNumber ? "number" : isWide ? "wide" : undefined;
+}
+
+interface ReasonedProps {
+  /** Of the badge: good, warn, bad, or empty. */
+  kind: string;
+  state: string;
+  reason: string | null | undefined;
+  /** Shown instead of the reason. */
+  error?: string | null;
+}
+
+/** A state, and below it why it is so: everybody can read it, also without a pointer. */
+export function Reasoned({ kind, state, reason, error }: ReasonedProps): JSX.Element {
+  return (
+    <>
+      <span class={`badge ${kind}`}>{state}</span>
+      {(error || reason) && (
+        <p class={error ? "reason error-text" : "reason soft"}>{error ? error : reason}</p>
+      )}
+    </>
+  );
+}
+
+const SHORT_CHARS_MAX = 120;
+
+/** A statement: three lines of it, and all of a long one when it is opened. */
+export function Code({ text }: { text: string }): JSX.Element {
+  if (text.length <= SHORT_CHARS_MAX && text.split("\n").length <= 3) return <code>{text}</code>;
+  return (
+    <details class="long">
+      <summary>
+        <code>{text}</code>
+      </summary>
+    </details>
+  );
 }
 
 /** How much of a whole is used. */

@@ -15,6 +15,7 @@ const NAMED = [
   /No field named ("[^"]+"|[\w.]+)/i,
   /Invalid function ['"]?([\w.]+)/i,
   /unknown function (?:with name )?"?([\w.]+)/i,
+  /\bin (?:call to )?(\w+)\(\)/,
   /column ['"`]?([\w.]+)['"`]? (?:not found|does not exist)/i,
 ];
 const QUOTED = /'([^']+)'|"([^"]+)"|`([^`]+)`/g;

@@ -87,9 +87,9 @@ export default function Query() {
     e: () => document.querySelector<HTMLElement>(".editor")?.focus(),
   });
 
-  const switchLanguage = (next: Language) => {
+  const switchLanguage = (next: Language, text = texts.current[next]) => {
     texts.current[state.language] = state.text;
-    change({ language: next, text: texts.current[next], view: next === "promql" ? "chart" : "table" });
+    change({ language: next, text, view: next === "promql" ? "chart" : "table" });
   };
   const format = async () => {
     try {
@@ -103,7 +103,12 @@ export default function Query() {
     <div class="query">
       <section class="panel" aria-label="Query">
         <header class="panel-head">
-          <Tabs label="Language" tabs={LANGUAGES} active={state.language} onChoose={switchLanguage} />
+          <Tabs
+            label="Language"
+            tabs={LANGUAGES}
+            active={state.language}
+            onChoose={(next) => switchLanguage(next)}
+          />
           <RangeField range={state.range} onChange={(range) => change({ range })} />
           {state.language === "promql" && <PromqlFields state={state} onChange={change} />}
         </header>
@@ -162,7 +167,9 @@ export default function Query() {
           onClose={() => setHistoryOpen(false)}
           onChoose={({ language: chosen, text, database: wanted }) => {
             setHistoryOpen(false);
-            change({ language: chosen, text, database: wanted });
+            if (chosen === state.language) change({ text });
+            else switchLanguage(chosen, text);
+            change({ database: wanted });
             chooseDatabase(wanted);
           }}
         />

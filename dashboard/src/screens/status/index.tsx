@@ -8,7 +8,8 @@ import { formatMillis } from "../../parts/cells";
 import { usePoll } from "../common/poll";
 import { loadStatus, type StatusFacts } from "./load";
 import { RateHistory, total } from "./metrics";
-import { Compactions, Memory, Regions, Rejections, Slow, Statements, Storage } from "./panels";
+import { Compactions, Memory, Regions, Rejections, Slow, Statements } from "./panels";
+import { Storage } from "./storage";
 import { FRONTEND, Tiles } from "./tiles";
 
 const EVERY_MS = 2000;
@@ -33,6 +34,8 @@ export default function StatusScreen() {
   );
   useScreenKeys({ p: () => setPaused(!isPaused), r: refresh });
   if (!value) return error ? <ErrorBox message={error} onRetry={refresh} /> : <Loading what="the status" />;
+  const isFrontend = value.metrics.get("tsdb_app_version")?.[0]?.labels.app === FRONTEND;
+  const started = total(value.metrics, "process_start_time_seconds");
   return (
     <div class="screen">
       <div class="live">
@@ -51,10 +54,10 @@ export default function StatusScreen() {
       </div>
       {error && <ErrorBox message={error} onRetry={refresh} />}
       {value.metricsError && <ErrorBox message={`/metrics: ${value.metricsError}`} />}
-      {value.metrics.get("tsdb_app_version")?.[0]?.labels.app === FRONTEND && (
+      {isFrontend && (
         <p class="soft">
-          Rates, memory and statements are those of this frontend; regions and compactions are those of all
-          datanodes.
+          Rates, memory and statements are those of this frontend; regions, compactions and requests to object
+          storage are those of all datanodes.
         </p>
       )}
       <Tiles metrics={value.metrics} rates={rates.current} memory={value.memory.rows} nowMs={atMs} />
@@ -64,7 +67,13 @@ export default function StatusScreen() {
       <div class="screen-columns">
         <Compactions part={value.compactions} />
         <Memory part={value.memory} />
-        <Storage part={value.storage} />
+        <Storage
+          part={value.storage}
+          starts={value.starts}
+          startedMs={started === null ? null : started * 1000}
+          nowMs={atMs}
+          isFrontend={isFrontend}
+        />
       </div>
       <Rejections part={value.rejections} />
     </div>

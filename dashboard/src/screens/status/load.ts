@@ -29,6 +29,8 @@ export interface SlowQueryRow {
 }
 
 export interface CompactionRow {
+  /** Of the node that told it, if it is one of several. */
+  node_id?: number | bigint | null;
   compaction_id: number;
   region_id: number | bigint;
   table_schema: string;
@@ -73,6 +75,8 @@ export interface RejectionRow {
 }
 
 export interface StorageRow {
+  /** Of the node that asked. */
+  node_id?: number | bigint | null;
   store: string;
   operation: string;
   purpose: string;
@@ -81,6 +85,16 @@ export interface StorageRow {
   retries: number;
   bytes: number;
   estimated_cost: number;
+  /** Of the store as the node sees it, if it tells. */
+  state?: string | null;
+  reason?: string | null;
+  last_error?: string | null;
+}
+
+/** When a node started, in milliseconds since 1970. */
+export interface NodeStartRow {
+  peer_id: number | bigint;
+  start_time: number;
 }
 
 /** What was asked, or why there is no answer. */
@@ -96,6 +110,7 @@ export interface StatusFacts {
   regions: Part<RegionRow>;
   rejections: Part<RejectionRow>;
   storage: Part<StorageRow>;
+  starts: Part<NodeStartRow>;
 }
 
 const ROWS_MAX = 50;
@@ -112,29 +127,35 @@ const BUSY_REGIONS = `SELECT r.region_id, r.table_id, t.table_name, r.memtable_r
   ORDER BY r.memtable_size DESC LIMIT ${ROWS_MAX}`;
 
 export async function loadStatus(signal: AbortSignal): Promise<StatusFacts> {
-  const [page, memory, statements, slow, compactions, regions, rejections, storage] = await Promise.all([
-    loadMetrics(signal),
-    rowsOf<MemoryRow>(`SELECT owner, bytes, limit_bytes, state, reason FROM ${SCHEMA}.memory_usage`, signal),
-    rowsOf<StatementRow>(
-      `SELECT id, schemas, query, client, frontend, CAST(elapsed_time AS BIGINT) AS elapsed_time FROM ${SCHEMA}.process_list
+  const [page, memory, statements, slow, compactions, regions, rejections, storage, starts] =
+    await Promise.all([
+      loadMetrics(signal),
+      rowsOf<MemoryRow>(
+        `SELECT owner, bytes, limit_bytes, state, reason FROM ${SCHEMA}.memory_usage`,
+        signal,
+      ),
+      rowsOf<StatementRow>(
+        `SELECT id, schemas, query, client, frontend, CAST(elapsed_time AS BIGINT) AS elapsed_time FROM ${SCHEMA}.process_list
        WHERE query NOT LIKE '%${OWN}%' ORDER BY elapsed_time DESC LIMIT ${ROWS_MAX}`,
-      signal,
-    ),
-    loadSlow(signal),
-    rowsOf<CompactionRow>(
-      `SELECT * FROM ${SCHEMA}.compaction_history ORDER BY start_time DESC LIMIT ${ROWS_MAX}`,
-      signal,
-    ),
-    rowsOf<RegionRow>(BUSY_REGIONS, signal),
-    rowsOf<RejectionRow>(
-      `SELECT * FROM ${SCHEMA}.ingest_rejections ORDER BY "timestamp" DESC LIMIT ${ROWS_MAX}`,
-      signal,
-    ),
-    rowsOf<StorageRow>(
-      `SELECT * FROM ${SCHEMA}.storage_requests ORDER BY estimated_cost DESC, requests DESC`,
-      signal,
-    ),
-  ]);
+        signal,
+      ),
+      loadSlow(signal),
+      rowsOf<CompactionRow>(
+        `SELECT * FROM ${SCHEMA}.compaction_history ORDER BY start_time DESC LIMIT ${ROWS_MAX}`,
+        signal,
+      ),
+      rowsOf<RegionRow>(BUSY_REGIONS, signal),
+      rowsOf<RejectionRow>(
+        `SELECT * FROM ${SCHEMA}.ingest_rejections ORDER BY "timestamp" DESC LIMIT ${ROWS_MAX}`,
+        signal,
+      ),
+      rowsOf<StorageRow>(`SELECT * FROM ${SCHEMA}.storage_requests`, signal),
+      rowsOf<NodeStartRow>(
+        `SELECT peer_id, start_time FROM ${SCHEMA}.cluster_info
+       WHERE peer_type IN ('DATANODE', 'STANDALONE') AND start_time IS NOT NULL`,
+        signal,
+      ),
+    ]);
   if (page.failure && memory.failure) throw page.failure;
   return {
     metrics: page.metrics,
@@ -146,6 +167,7 @@ export async function loadStatus(signal: AbortSignal): Promise<StatusFacts> {
     regions,
     rejections,
     storage,
+    starts,
   };
 }
 

@@ -1,11 +1,10 @@
 // The panels of the screen, each a table; one that the server refuses shows why, and the others stay.
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { formatBytes, formatCount, formatDuration, formatMillis } from "../../parts/cells";
 import { Dialog } from "../../parts/dialog";
 import { ErrorBox } from "../../parts/states";
-import { InfoTable, Meter } from "../common/info-table";
+import { Code, InfoTable, Meter, Reasoned } from "../common/info-table";
 import {
   type CompactionRow,
   killStatement,
@@ -15,7 +14,6 @@ import {
   type RejectionRow,
   type SlowQueryRow,
   type StatementRow,
-  type StorageRow,
 } from "./load";
 
 const NS_PER_MS = 1_000_000;
@@ -42,12 +40,7 @@ export function Statements({ part, onKilled }: { part: Part<StatementRow>; onKil
         keyOf={(row) => row.id}
         empty={part.error || "Nothing runs at the moment."}
         columns={[
-          {
-            title: "Statement",
-            isWide: true,
-            hint: (row) => row.query,
-            cell: (row) => <Code text={row.query} />,
-          },
+          { title: "Statement", isWide: true, cell: (row) => <Code text={row.query} /> },
           { title: "For", isNumber: true, cell: (row) => formatDuration(Number(row.elapsed_time)) },
           { title: "Database", cell: (row) => row.schemas },
           { title: "Client", cell: (row) => row.client || "unknown" },
@@ -98,7 +91,7 @@ export function Slow({ part }: { part: Part<SlowQueryRow> }) {
         { title: "Ended", cell: (row) => formatMillis(Number(row.timestamp) / NS_PER_MS, 0) },
         { title: "Took", isNumber: true, cell: (row) => formatDuration(Number(row.cost)) },
         { title: "Language", cell: (row) => (row.is_promql ? "PromQL" : "SQL") },
-        { title: "Query", isWide: true, hint: (row) => row.query, cell: (row) => <Code text={row.query} /> },
+        { title: "Query", isWide: true, cell: (row) => <Code text={row.query} /> },
       ]}
     />
   );
@@ -157,11 +150,8 @@ function State({
   error: string | null;
 }) {
   const kind = error ? "bad" : state === "running" ? "good" : state === "waiting" ? "warn" : "";
-  return (
-    <span class={`badge ${kind}`} title={error ?? reason ?? undefined}>
-      {error ? `${state}, failed` : (state ?? "unknown")}
-    </span>
-  );
+  const shown = error ? `${state}, failed` : (state ?? "unknown");
+  return <Reasoned kind={kind} state={shown} reason={reason} error={error} />;
 }
 
 export function Compactions({ part }: { part: Part<CompactionRow> }) {
@@ -169,16 +159,12 @@ export function Compactions({ part }: { part: Part<CompactionRow> }) {
     <InfoTable
       title="Compactions"
       rows={part.rows}
-      keyOf={(row) => String(row.compaction_id)}
+      keyOf={compactionKey}
       empty={part.error || "None since the server started."}
       columns={[
         { title: "Table", cell: (row) => `${row.table_schema}.${row.table_name}` },
         { title: "Began", cell: (row) => formatMillis(Number(row.start_time), 0) },
-        {
-          title: "State",
-          hint: (row) => row.error ?? row.reason,
-          cell: (row) => <CompactionState row={row} />,
-        },
+        { title: "State", cell: (row) => <CompactionState row={row} /> },
         {
           title: "Took",
           isNumber: true,
@@ -195,10 +181,16 @@ export function Compactions({ part }: { part: Part<CompactionRow> }) {
   );
 }
 
+/** Every node counts its compactions anew, and a region may have been on several. */
+export function compactionKey(row: CompactionRow): string {
+  return [row.node_id, row.region_id, row.compaction_id, row.start_time].join(" ");
+}
+
 function CompactionState({ row }: { row: CompactionRow }) {
-  if (row.state === "running")
-    return <span class="badge good">{`${Math.round(Number(row.progress) * 100)} %`}</span>;
-  return <span class={`badge ${row.state === "failure" ? "bad" : ""}`}>{row.state}</span>;
+  const isRunning = row.state === "running";
+  const kind = isRunning ? "good" : row.state === "failure" ? "bad" : "";
+  const state = isRunning ? `${Math.round(Number(row.progress) * 100)} %` : row.state;
+  return <Reasoned kind={kind} state={state} reason={row.reason} error={row.error} />;
 }
 
 export function Memory({ part }: { part: Part<MemoryRow> }) {
@@ -230,36 +222,10 @@ export function Memory({ part }: { part: Part<MemoryRow> }) {
         },
         {
           title: "State",
-          hint: (row) => row.reason ?? undefined,
-          cell: (row) => <span class={`badge ${row.state === "ok" ? "" : "warn"}`}>{row.state}</span>,
+          cell: (row) => (
+            <Reasoned kind={row.state === "ok" ? "" : "warn"} state={row.state} reason={row.reason} />
+          ),
         },
-      ]}
-    />
-  );
-}
-
-export function Storage({ part }: { part: Part<StorageRow> }) {
-  const cost = part.rows.reduce((sum, row) => sum + Number(row.estimated_cost), 0);
-  const aside: ComponentChildren = part.rows.length > 0 && (
-    <span class="soft">about ${cost.toFixed(4)} since the start</span>
-  );
-  return (
-    <InfoTable
-      title="Requests to object storage"
-      rows={part.rows}
-      keyOf={(row) => `${row.store} ${row.operation} ${row.purpose}`}
-      empty={
-        part.error || "None: the data files of this server are on a local disk, or nothing was asked yet."
-      }
-      aside={aside}
-      columns={[
-        { title: "Store", cell: (row) => row.store },
-        { title: "Operation", cell: (row) => row.operation },
-        { title: "For", cell: (row) => row.purpose },
-        { title: "Requests", isNumber: true, cell: (row) => formatCount(Number(row.requests)) },
-        { title: "Errors", isNumber: true, cell: (row) => formatCount(Number(row.errors)) },
-        { title: "Bytes", isNumber: true, cell: (row) => formatBytes(Number(row.bytes)) },
-        { title: "Cost", isNumber: true, cell: (row) => `$${Number(row.estimated_cost).toFixed(4)}` },
       ]}
     />
   );
@@ -281,8 +247,4 @@ export function Rejections({ part }: { part: Part<RejectionRow> }) {
       ]}
     />
   );
-}
-
-function Code({ text }: { text: string }) {
-  return <code class="clamped">{text}</code>;
 }
