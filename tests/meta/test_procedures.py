@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 
+from tsdb.catalog import ProcedureState
 from tsdb.clock import ManualClock
 from tsdb.errors import Busy, InvalidArguments
 from tsdb.kv import LeadershipLost
-from tsdb.meta._procedures import Procedures, ProcedureState
+from tsdb.meta._procedures import Procedures
 
 
 def test_changes_are_made_in_the_order_in_which_they_came_and_only_once() -> None:

@@ -83,6 +83,9 @@ class MetaCluster:
                 started_ms=each["began_ms"] or each["asked_ms"],
                 ended_ms=each["ended_ms"] or None,
                 locks=each["subject"],
+                attempts=each.get("attempts") or None,
+                since_ms=each.get("since_ms") or None,
+                last_error=each["error"],
             )
             for each in self._meta.procedures()
         ]

@@ -1,7 +1,8 @@
 """The queue of changes of a leader, which runs them one after the other, and the outcome of recent ones.
 
-The procedures themselves are in the metadata (intents and tombstones of the catalog, records of failovers): a leader
-that ends leaves them to the next one. This module keeps what clients wait for and ask about.
+The procedures themselves are in the metadata (intents and tombstones of the catalog, records of changes and moves): a
+leader that ends leaves them to the next one. This module keeps what clients wait for; `_outcomes` says what became of
+procedures, also of those of earlier leaders.
 
 - A change is numbered by its sender. A change that is sent again is not made again while its record is kept.
 - The queue and the number of records are bounded.
@@ -13,9 +14,9 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from tsdb.catalog import ProcedureState
 from tsdb.clock import Clock
 from tsdb.errors import Busy, TsdbError
 from tsdb.kv import LeadershipLost
@@ -35,15 +36,6 @@ _MADE = counter(
 )
 _FAILED = counter("tsdb_meta_procedures_failed_total", "Changes that failed or were refused.", labels=["kind"])
 _WAITING = gauge("tsdb_meta_procedures_waiting", "Queued changes; at most 1,024.")
-
-
-class ProcedureState(StrEnum):
-    """What became of a procedure."""
-
-    WAITING = "Waiting"
-    RUNNING = "Running"
-    DONE = "Done"
-    FAILED = "Failed"
 
 
 @dataclass(slots=True)
@@ -71,6 +63,8 @@ class ProcedureRecord:
             "asked_ms": self.asked_ms,
             "began_ms": self.began_ms,
             "ended_ms": self.ended_ms,
+            "attempts": 0,
+            "since_ms": 0,
         }
 
 

@@ -99,7 +99,8 @@ _COLUMNS: dict[str, str] = {
         partition_expression? subpartition_expression? partition_description? table_rows:i64? avg_row_length:i64?
         data_length:i64? max_data_length:i64? index_length:i64? data_free:i64? create_time:ts0? update_time:ts0?
         check_time:ts0? checksum:i64? partition_comment? nodegroup? tablespace_name? tsdb_partition_id:u64?""",
-    "procedure_info": "procedure_id procedure_type start_time:ts3? end_time:ts3? status lock_keys?",
+    "procedure_info": """procedure_id procedure_type start_time:ts3? end_time:ts3? status lock_keys? attempts:u32?
+        since:ts3? last_error?""",
     "process_list": "id catalog schemas query client frontend start_timestamp:ts3 elapsed_time:dur",
     "processlist": "id:u64 user host db? command time:i64 state? info?",
     "profiling": """query_id:i64 seq:i64 state duration:f64 cpu_user:f64 cpu_system:f64 context_voluntary:i64
