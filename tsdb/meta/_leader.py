@@ -119,6 +119,7 @@ class MetaLeader:
         self._clock = clock
         self._settings = settings
         self._stopped = threading.Event()
+        self._balancing = threading.Lock()
         self._recovered = threading.Event()
         random = Random(settings.seed)
         self._placement = NodePlacement(
@@ -204,6 +205,11 @@ class MetaLeader:
     def migrate(self, region_id: RegionId, from_node: int, to_node: int) -> ProcedureRecord:
         """Queue the migration of a region; the record shows its outcome."""
         return self._submit_move(self._moves.plan_migration(region_id, from_node, to_node))
+
+    def balance(self) -> list[ProcedureRecord]:
+        """Queue migrations of a few regions, from nodes with many to nodes with few."""
+        with self._balancing:
+            return [self.migrate(*move) for move in self._moves.choose_balancing()]
 
     def fail_over(self, node_id: int, reason: str) -> list[ProcedureRecord]:
         """Queue the failover of a node's regions; the node itself is not asked."""
@@ -328,7 +334,9 @@ class MetaLeader:
     def _submit_move(self, record: MoveRecord) -> ProcedureRecord:
         kind = "failover" if record.is_failover else "migrate_region"
         subject = f"node {record.from_node}" if record.is_failover else f"region {record.regions[0].region_id}"
-        return self.move_line.submit(record.id, kind, subject, lambda: self._make_move(record))
+        return self.move_line.submit(
+            record.id, kind, subject, lambda: self._make_move(record), is_urgent=record.is_failover
+        )
 
     def _make_move(self, record: MoveRecord) -> dict[str, Any]:
         ended = self._moves.run(record)

@@ -183,6 +183,8 @@ class Metasrv:
         if kind == "migrate_region":
             region, from_node, to_node = (_number(request, name) for name in ("region_id", "from_node", "to_node"))
             return {"value": {"procedure": leader.migrate(RegionId(region), from_node, to_node).id}}
+        if kind == "balance_regions":
+            return {"value": {"procedures": [each.id for each in leader.balance()]}}
         if kind == "retry_procedures":
             return {"value": {"left": leader.retry()}}
         if kind == "leave":

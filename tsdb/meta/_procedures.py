@@ -91,8 +91,10 @@ class Procedures:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, procedure_id: str, kind: str, subject: str, act: Callable[[], Any]) -> ProcedureRecord:
-        """Let a change be made in its turn; return the record of the one with this id if there is one."""
+    def submit(
+        self, procedure_id: str, kind: str, subject: str, act: Callable[[], Any], *, is_urgent: bool = False
+    ) -> ProcedureRecord:
+        """Let a change be made in its turn, or before all others; return the record of the one with this id, if any."""
         with self._changed:
             found = self._records.get(procedure_id)
             if found is not None:
@@ -103,7 +105,10 @@ class Procedures:
                 raise Busy(f"{self._waiting_max} changes of the metadata wait already", hint="try again later")
             record = ProcedureRecord(procedure_id, kind, subject, self._now_ms())
             self._records[procedure_id] = record
-            self._waiting.append((record, act))
+            if is_urgent:
+                self._waiting.appendleft((record, act))
+            else:
+                self._waiting.append((record, act))
             _WAITING.set(len(self._waiting))
             self._forget_old()
             self._changed.notify()
