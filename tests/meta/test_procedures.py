@@ -62,6 +62,20 @@ def test_the_queue_and_the_memory_are_bounded() -> None:
     procedures.stop()
 
 
+def test_what_is_urgent_comes_before_what_waits() -> None:
+    procedures = Procedures(ManualClock(10**18))
+    made: list[str] = []
+    for name in ("balance 1", "balance 2"):
+        procedures.submit(name, "migrate_region", "s", partial(made.append, name))
+    last = procedures.find("balance 2")
+    procedures.submit("failover", "failover", "s", partial(made.append, "failover"), is_urgent=True)
+    procedures.start()
+    assert last is not None
+    assert last.ended.wait(30)
+    assert made == ["failover", "balance 1", "balance 2"]
+    procedures.stop()
+
+
 def test_when_the_leader_stops_those_that_wait_were_not_made() -> None:
     procedures = Procedures(ManualClock(10**18))
     began, go_on = threading.Event(), threading.Event()

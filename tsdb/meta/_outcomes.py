@@ -33,6 +33,7 @@ from tsdb.telemetry import get_logger
 
 PRUNE_EVERY = 100
 """After so many changes, the oldest records are removed."""
+_END_SECONDS_MAX = 5.0
 
 _log = get_logger("tsdb.meta")
 
@@ -57,29 +58,35 @@ class Outcomes:
         self._lock = threading.Lock()
         self._promised: set[str] = set()
         """Ids of changes of this leader that have not ended, and whose clients will ask for them."""
+        self._last = ""
+        """The change whose end was noted last: one is made after the other."""
         self._made = 0
 
     def promise(self, record: ProcedureRecord) -> None:
         """See to it that a client that waits no longer finds its change, whoever leads then."""
         with self._lock:
             self._promised.add(record.id)
+            is_ending = self._last == record.id
+        kept = _kept(record)
         try:
-            kept = _kept(record)
             self._kv.transact([Absent(kept.key)], [kept.put])
-            if record.ended.is_set():
-                with self._lock:
-                    self._promised.discard(record.id)
-                found = read_change(self._kv, record.id)
-                if found is not None and found.state is ProcedureState.WAITING:
-                    self._kv.transact([], [_kept(record).put])
+            if is_ending:
+                # Its end was noted before it was promised.
+                record.ended.wait(_END_SECONDS_MAX)
+            if record.ended.is_set() and read_change(self._kv, record.id) == kept:
+                self._kv.transact([], [_kept(record).put])
         except TsdbError as error:
             _log.warning("a change is not noted for the next leader", procedure=record.id, error=error)
+        if record.ended.is_set():
+            with self._lock:
+                self._promised.discard(record.id)
 
     def note_end(self, change: RunningChange, error: TsdbError | None) -> None:
         """Note the end of a change, unless its last transaction has done that, or something is left to be finished."""
         with self._lock:
             is_promised = change.record.id in self._promised
             self._promised.discard(change.record.id)
+            self._last = change.record.id
             self._made += 1
         if change.is_ended or not (change.is_noted or is_promised) or (error is None and change.is_noted):
             return
