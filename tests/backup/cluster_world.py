@@ -191,6 +191,9 @@ class _Dispatch:
     def wal_segments(self) -> Sequence[Any]:
         return ()
 
+    def storage_requests(self) -> Sequence[Any]:
+        return ()
+
     def __getattr__(self, name: str) -> Any:
         def call(region_id: RegionId, *arguments: Any, **named: Any) -> Any:
             node = self._world.nodes[self._world.place_of(region_id)]

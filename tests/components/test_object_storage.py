@@ -97,6 +97,8 @@ def test_a_store_that_does_not_answer_fills_no_log(tmp_path: Path) -> None:
             )
             assert (failed.status_code, failed.json()["code"]) == (503, 5000), failed.text
         assert rows(server, "INSERT INTO cpu VALUES ('b', 2, 2)") == 1
+        condition = "SELECT DISTINCT state, reason = last_error, since > now() - INTERVAL '1 hour', node_id"
+        assert rows(server, f"{condition} FROM information_schema.storage_requests") == [["down", True, True, 0]]
         server.stop(signal.SIGKILL)
     lines = [line for path in (tmp_path / "logs").glob("*") for line in path.read_text().splitlines()]
     told = [line for line in lines if "requests fail: an object store does not answer" in line]
@@ -141,6 +143,8 @@ def test_requests_are_counted_with_their_estimated_cost(s3_server: S3Server, tmp
             ["get", 1, 0, 0.0005],
             ["put", 2, 0, 0.01],
         ]
+        condition = "SELECT DISTINCT state, reason, last_error, node_id FROM information_schema.storage_requests"
+        assert rows(server, condition) == [["ok", None, None, 0]]
         assert rows(server, f"{counted} WHERE purpose = 'start' AND operation = 'delete'") == [["delete", 1, 0, 0.0]]
 
 

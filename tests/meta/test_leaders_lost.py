@@ -16,7 +16,7 @@ import pytest
 from tests.catalog.worlds import FILL, LIFE, World
 from tests.kv.etcd_process import EtcdProcess, connect, only_slow
 from tests.meta.clusters import MetaCluster, datanode, running_cluster, wait_until
-from tsdb.catalog import RemoteCatalog
+from tsdb.catalog import RemoteCatalog, load_changes
 from tsdb.catalog._catalog import CRASH_POINTS
 from tsdb.clock import SystemClock
 from tsdb.kv import CoordinationStore, DeleteKey, MemoryKv, MirrorKv
@@ -91,15 +91,20 @@ def test_a_change_is_finished_or_undone_wherever_its_leader_is_deposed(
         world = World(store, LocalStore(tmp_path / "store"), cluster.engine, catalog)  # type: ignore[arg-type]
         deposer = Deposer(cluster)
         unknown = 0
+        states: list[str] = []
         with on_crash_point(deposer):
             for number, step in enumerate(LIFE):
                 before = world.see()
                 for _ in range(10):
                     try:
                         step(world)
-                    except ChangeOutcomeUnknown:
+                    except ChangeOutcomeUnknown as error:
                         unknown += 1
                         wait_tidy(store, mirror)
+                        told = client.procedure(str(error.fields["procedure"]))
+                        states.append(told["state"])
+                        if number != FILL:
+                            assert (told["state"] == "Done") == (world.see() != before), told
                         if number == FILL or world.see() == before:
                             continue
                     break
@@ -113,3 +118,6 @@ def test_a_change_is_finished_or_undone_wherever_its_leader_is_deposed(
                 }
         assert deposer.depositions == len(CRASH_POINTS)
         assert unknown
+        assert set(states) == {"Done", "Undone"}, "whoever leads knows what became of the changes of others"
+        assert not [each for each in load_changes(store) if each.is_open]
+        assert not [each for each in client.procedures() if each["state"] in ("Waiting", "Running", "Poisoned")]

@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 
+from tsdb.catalog import ProcedureState
 from tsdb.clock import ManualClock
 from tsdb.errors import Busy, InvalidArguments
 from tsdb.kv import LeadershipLost
-from tsdb.meta._procedures import Procedures, ProcedureState
+from tsdb.meta._procedures import Procedures
 
 
 def test_changes_are_made_in_the_order_in_which_they_came_and_only_once() -> None:
@@ -58,6 +59,20 @@ def test_the_queue_and_the_memory_are_bounded() -> None:
     procedures.submit("one more", "k", "s", lambda: None)
     assert procedures.find("0") is None
     assert procedures.find("2") is not None
+    procedures.stop()
+
+
+def test_what_is_urgent_comes_before_what_waits() -> None:
+    procedures = Procedures(ManualClock(10**18))
+    made: list[str] = []
+    for name in ("balance 1", "balance 2"):
+        procedures.submit(name, "migrate_region", "s", partial(made.append, name))
+    last = procedures.find("balance 2")
+    procedures.submit("failover", "failover", "s", partial(made.append, "failover"), is_urgent=True)
+    procedures.start()
+    assert last is not None
+    assert last.ended.wait(30)
+    assert made == ["failover", "balance 1", "balance 2"]
     procedures.stop()
 
 

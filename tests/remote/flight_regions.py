@@ -17,8 +17,8 @@ from tsdb.remote import RegionServer, RemoteRegions
 
 VERBS = (
     "create_region", "schema", "write", "open_reader", "alter", "set_options", "flush", "compact", "verify",
-    "give_up_file", "skip_log_object", "compactions", "wal_segments", "truncate", "drop", "discard_unflushed", "stat",
-    "time_range", "files",
+    "give_up_file", "skip_log_object", "compactions", "wal_segments", "storage_requests", "truncate", "drop",
+    "discard_unflushed", "stat", "time_range", "files",
 )  # fmt: skip
 
 

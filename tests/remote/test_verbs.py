@@ -14,6 +14,7 @@ import pytest
 from tests.engine.harness import SCHEMA, batch_of
 from tests.kv.etcd_process import free_port
 from tests.remote.world import DIRECTORY, REGION, World, rows_of, wait_until
+from tests.store.faulty_service import faulty_store
 from tsdb.engine import SchemaOutdated, StrictWindows
 from tsdb.engine.errors import RegionNotFound, ScanTooLarge
 from tsdb.engine.reading import (
@@ -252,6 +253,7 @@ def test_files_are_made_merged_and_verified(world: World) -> None:
     assert regions.files(REGION) == world.engine.files(REGION)
     regions.compact(REGION, StrictWindows(Duration.parse("1h")), parallelism=2).result(30)
     assert regions.verify(REGION).result(30) == world.engine.verify(REGION).result(30)
+    assert {record.node_id for record in regions.compactions()} == {1}
     assert [record.number for record in regions.compactions()] == [
         record.number for record in world.engine.compactions()
     ]
@@ -270,6 +272,10 @@ def test_options_facts_and_the_end(world: World) -> None:
     lost = Peer(2, f"127.0.0.1:{free_port()}")
     world.routes.peers = lambda: [lost, Peer(1, world.server.address)]  # type: ignore[method-assign]
     assert regions.wal_segments() == segments, "a node that is down hides no other"
+    store, _ = faulty_store(name="of a datanode")
+    store.put("a", b"x")
+    (facts,) = [each for each in regions.storage_requests() if each.store == "of a datanode"]
+    assert (facts.node_id, facts.requests, facts.state) == (1, 1, "ok"), "a node that is down hides no other"
     with pytest.raises(Unsupported, match="there is no shared log"):
         regions.skip_log_object("wal/1/00000001/0000000000000007.log")
     world.routes.peers = lambda: [lost]  # type: ignore[method-assign]

@@ -6,12 +6,14 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import opendal
 from opendal import exceptions
 
 from tests.store.services import PATIENT
+from tsdb.clock import Clock
 from tsdb.store.remote import BucketSettings, RemoteStore, RemoteTuning
 
 T = TypeVar("T")
@@ -111,7 +113,10 @@ class _Upload:
         self._operator._call("complete", lambda: None)
 
 
-def faulty_store(tuning: RemoteTuning = PATIENT) -> tuple[RemoteStore, FaultyOperator]:
+def faulty_store(
+    tuning: RemoteTuning = PATIENT, *, name: str = SETTINGS.name, clock: Clock | None = None
+) -> tuple[RemoteStore, FaultyOperator]:
     """Return a store and its service."""
     operator = FaultyOperator()
-    return RemoteStore(SETTINGS, operator=operator, tuning=tuning, wait=lambda _: None), operator
+    settings = replace(SETTINGS, name=name)
+    return RemoteStore(settings, operator=operator, tuning=tuning, clock=clock, wait=lambda _: None), operator

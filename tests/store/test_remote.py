@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from opendal import exceptions
 
 from tests.store.faulty_service import FaultyOperator, faulty_store, server_error
 from tests.store.services import PATIENT, S3Server
+from tsdb.clock import ManualClock
 from tsdb.store import (
     InvalidRange,
     ObjectExists,
@@ -21,10 +23,12 @@ from tsdb.store import (
     StoreError,
     StoreMisconfigured,
     StoreUnreachable,
+    request_facts,
     requests_for,
 )
 from tsdb.store.remote import RemoteStore
 from tsdb.store.remote._failures import explain
+from tsdb.telemetry import REGISTRY
 
 
 def test_requests_that_fail_are_repeated_and_counted() -> None:
@@ -75,6 +79,87 @@ def test_a_store_that_is_down_is_asked_once_until_it_answers_again() -> None:
     service.heal()
     assert store.get("a") == b"x"
     assert not store.is_down
+
+
+def test_the_ledger_knows_why_and_since_when_a_store_is_down_and_that_it_came_back() -> None:
+    clock = ManualClock(1_700_000_000_000_000_000)
+    store, service = faulty_store(name="ledger of a store", clock=clock)
+    service.fail("write")
+    store.put("a", b"x")
+    ((state, reason, since_ms, last_error),) = shown(store)
+    assert (state, reason, since_ms) == ("ok", None, None)
+    assert last_error is not None, "a request that was repeated with success leaves its error"
+    service.is_down = True
+    clock.advance(seconds=5)
+    for _ in range(2):
+        with pytest.raises(StoreUnreachable):
+            store.get("a")
+        clock.advance(seconds=1)
+    assert in_trouble(store) == 1
+    ((state, reason, since_ms, last_error),) = shown(store)
+    assert (state, since_ms) == ("down", 1_700_000_005_000)
+    assert reason == last_error
+    assert reason is not None
+    assert "cannot read from memory://bucket" in reason
+    service.is_down = False
+    assert store.get("a") == b"x"
+    assert shown(store) == {("ok", None, 1_700_000_007_000, last_error)}
+    assert in_trouble(store) == 0
+
+
+def test_a_store_that_refuses_is_not_down_and_not_fine() -> None:
+    store, service = faulty_store(name="a store that refuses")
+    store.put("a", b"x")
+    refusal = 'PermissionDenied (permanent) at read => S3Error { code: "InvalidAccessKeyId", message: "no" }\n'
+    service.fail("read", error=lambda: exceptions.PermissionDenied(refusal))
+    with pytest.raises(StoreMisconfigured):
+        store.get("a")
+    ((state, reason, since_ms, last_error),) = shown(store)
+    assert state == "refusing"
+    assert not store.is_down
+    assert since_ms
+    assert reason == last_error
+    with pytest.raises(ObjectNotFound):
+        store.get("nothing of this name")
+    assert {state for state, *_ in shown(store)} == {"ok"}, "that there is no such object is an answer"
+
+
+def test_requests_that_found_no_room_do_not_bring_a_store_back() -> None:
+    store, service = faulty_store(replace(PATIENT, requests_max=1, retry_seconds_max=0.01))
+    store.put("a", b"x")
+    service.is_down = True
+    with pytest.raises(StoreUnreachable):
+        store.get("a")
+    entered, go = threading.Event(), threading.Event()
+
+    def enter(_: str) -> None:
+        entered.set()
+        go.wait(30)
+
+    service.on_call = enter
+    busy = threading.Thread(target=lambda: suppressed(store))
+    busy.start()
+    assert entered.wait(30)
+    with pytest.raises(StoreUnreachable, match="too many requests"):
+        store.get("a")
+    assert store.is_down
+    go.set()
+    busy.join(30)
+
+
+def suppressed(store: RemoteStore) -> None:
+    with suppress(StoreUnreachable):
+        store.get("a")
+
+
+def shown(store: RemoteStore) -> set[tuple[str, str | None, int | None, str | None]]:
+    """The state of a store, as the rows of its requests have it."""
+    facts = [each for each in request_facts() if each.store == store.name]
+    return {(each.state, each.reason, each.since_ms, each.last_error) for each in facts}
+
+
+def in_trouble(store: RemoteStore) -> float | None:
+    return REGISTRY.get_sample_value("tsdb_store_in_trouble", {"store": store.name})
 
 
 def test_a_creation_whose_answer_was_lost_is_recognised_by_its_content() -> None:

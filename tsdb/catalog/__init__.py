@@ -40,6 +40,16 @@ from tsdb.catalog._recover import check_metadata, known_regions, region_names
 from tsdb.catalog._remote import ChangeMade, RemoteCatalog
 from tsdb.catalog._subset import keep_tables
 from tsdb.catalog._writer import CapturedCatalog
+from tsdb.catalog.progress import (
+    ChangeRecord,
+    ProcedureState,
+    RunningChange,
+    Unfinished,
+    forget_old_changes,
+    load_changes,
+    making,
+    read_change,
+)
 
 AnyCatalog: TypeAlias = Catalog | RemoteCatalog
 """What a database works with: its own catalog, or that of a cluster."""
@@ -55,12 +65,16 @@ __all__ = [
     "CatalogOutdated",
     "CatalogReader",
     "ChangeMade",
+    "ChangeRecord",
     "DatabaseExists",
     "DatabaseNotFound",
     "PhysicalTableInUse",
+    "ProcedureState",
     "RemoteCatalog",
+    "RunningChange",
     "TableAlreadyExists",
     "TableNotFound",
+    "Unfinished",
     "all_places",
     "apply_change",
     "capture_cluster",
@@ -69,14 +83,18 @@ __all__ = [
     "directories_of_all",
     "effective_options",
     "find_tables",
+    "forget_old_changes",
     "is_of_a_server",
     "keep_tables",
     "known_regions",
+    "load_changes",
+    "making",
     "openings_of",
     "place_key",
     "place_tables",
     "places_of",
     "put_places",
+    "read_change",
     "read_places",
     "region_names",
     "region_options",

@@ -38,11 +38,14 @@ class TableAlteration(CatalogWriter):
             if changes and old.engine == METRIC_ENGINE:
                 raise Unsupported("the columns of a metric table's region do not change", table=old.full_name)
             self._make_room_for_histograms([new])
-            return self._alter(old, new, changes)
+            return self._alter(old, new, changes, self._procedure())
 
-    def _alter(self, old: TableInfo, new: TableInfo, changes: Sequence[SchemaChange]) -> TableInfo:
+    def _alter(
+        self, old: TableInfo, new: TableInfo, changes: Sequence[SchemaChange], procedure: str | None = None
+    ) -> TableInfo:
+        """Change a table; `procedure` is the change that ends with this, None if more is to come of it."""
         new = plan_change(old, new, bool(changes))
-        intent = AlterIntent(old, new, tuple(changes))
+        intent = AlterIntent(old, new, tuple(changes), procedure)
         options = self.region_options(new)
         has_steps = bool(old.region_numbers) and (bool(changes) or options != self.region_options(old))
         if has_steps:
@@ -64,11 +67,13 @@ class TableAlteration(CatalogWriter):
                 widened, change = add_histogram(physical)
                 self._alter(physical, widened, [change])
 
-    def _forget_refused(self, intent: AlterIntent) -> None:
-        """Let a change be undone that regions refused before any of them had it."""
+    def _forget_refused(self, intent: AlterIntent, ended: Sequence[Operation] = ()) -> bool:
+        """Let a change be undone that regions refused before any of them had it; tell whether it is."""
         versions = {self._steps.schema(region_id).version for region_id in intent.old.region_ids}
-        if versions <= {intent.old.schema_version}:
-            self._transact([], [intent.delete], what=intent.old.full_name)
+        is_undone = versions <= {intent.old.schema_version}
+        if is_undone:
+            self._transact([], [intent.delete, *ended], what=intent.old.full_name)
+        return is_undone
 
     def _check_alter(self, intent: AlterIntent, options: RegionOptions) -> None:
         """Refuse what a region would refuse, before anything is written."""
@@ -92,7 +97,7 @@ class TableAlteration(CatalogWriter):
         compares, shown = self._show_labels([new])
         compares.append(self._unchanged(table_key(old.id), old))
         puts = [put for each in (new, *shown) for put in put_table(each)]
-        operations: list[Operation] = [*puts, intent.delete]
+        operations: list[Operation] = [*puts, intent.delete, *self._ended(intent.procedure)]
         if new.name != old.name:
             compares.append(Absent(name_key(new.database, new.name)))
             operations.append(DeleteKey(name_key(old.database, old.name)))

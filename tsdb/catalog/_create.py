@@ -34,12 +34,13 @@ class TableCreation(TableAlteration):
             number, sequence, step = plan_sequence(self._kv, TABLE_SEQUENCE, start=USER_TABLE_ID_MIN)
             table = plan_table(draft, number, created_ms=draft.created_ms or self._now_ms())
             published = [Absent(name_key(table.database, table.name)), self._database_there(table.database)]
-            intent = CreateIntent(table)
+            intent = CreateIntent(table, self._procedure())
             self._transact([sequence], [step, intent.put, *self._place(table)], what=table.full_name)
             crash_point("catalog.create.after_intent")
             self._create_regions(intent, options)
             crash_point("catalog.create.after_regions")
-            self._transact(published, [*put_table(table), intent.delete], what=table.full_name)
+            ended = self._ended(intent.procedure)
+            self._transact(published, [*put_table(table), intent.delete, *ended], what=table.full_name)
             crash_point("catalog.create.after_publish")
             self._snapshot = self._snapshot.with_relations([table])
             return table
@@ -49,10 +50,11 @@ class TableCreation(TableAlteration):
         created: list[TableInfo] = []
         for start in range(0, len(drafts), _LOGICAL_TABLES_MAX):
             with self._changing():
-                created += self._create_without_regions(drafts[start : start + _LOGICAL_TABLES_MAX])
+                is_last = start + _LOGICAL_TABLES_MAX >= len(drafts)
+                created += self._create_without_regions(drafts[start : start + _LOGICAL_TABLES_MAX], is_last=is_last)
         return created
 
-    def _create_without_regions(self, drafts: Sequence[TableInfo]) -> list[TableInfo]:
+    def _create_without_regions(self, drafts: Sequence[TableInfo], *, is_last: bool = True) -> list[TableInfo]:
         """Create tables whose rows are elsewhere, with what they add to the physical tables that they are on."""
         names = [(draft.database, draft.name) for draft in drafts]
         self._make_room_for_histograms(drafts)
@@ -69,7 +71,8 @@ class TableCreation(TableAlteration):
         there = [self._database_there(name) for name in sorted({database for database, _ in names})]
         compares, shown = self._show_labels(tables)
         puts = [put for each in (*tables, *shown) for put in put_table(each)]
-        self._transact([sequence, *free, *there, *compares], [step, *puts], what=tables[0].full_name)
+        ended = self._ended(self._procedure()) if is_last else []
+        self._transact([sequence, *free, *there, *compares], [step, *puts, *ended], what=tables[0].full_name)
         crash_point("catalog.create.after_publish")
         self._snapshot = self._snapshot.with_relations([*tables, *shown])
         return tables

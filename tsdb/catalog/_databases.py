@@ -35,7 +35,8 @@ class DatabaseChanges(CatalogWriter):
             info = plan_database(info, created_ms=info.created_ms or self._now_ms())
             key = database_key(info.name)
             # While a database of this name is being dropped, its tombstone would take tables of the new one along.
-            self._transact([Absent(key), Absent(tombstone_key(key))], [put_database(info)], what=info.name)
+            operations = [put_database(info), *self._ended(self._procedure())]
+            self._transact([Absent(key), Absent(tombstone_key(key))], operations, what=info.name)
             crash_point("catalog.create_database.after_publish")
             self._snapshot = self._snapshot.with_database(info)
 
@@ -48,8 +49,8 @@ class DatabaseChanges(CatalogWriter):
             # Before anything is written: a value that means nothing is refused.
             inside = self.tables(info.name)
             concerned = [table for table in inside if region_options_in(after, table) != self.region_options(table)]
-            intent = SpreadIntent(info.name)
-            operations = [put_database(info), *([intent.put] if concerned else [])]
+            intent = SpreadIntent(info.name, self._procedure())
+            operations = [put_database(info), *([intent.put] if concerned else self._ended(intent.procedure))]
             self._transact([self._unchanged(database_key(info.name), old)], operations, what=info.name)
             self._snapshot = after
             crash_point("catalog.spread.after_intent")
@@ -68,6 +69,7 @@ class DatabaseChanges(CatalogWriter):
             operations: list[Operation] = [DeleteKey(key)]
             if len(moves) > 1:
                 operations.append(PutKey(tombstone_key(key), encode(info.to_json())))
+            operations += self._note_drop(relations, name)
             self._transact([self._unchanged(key, info)], [*moves[0][1], *operations], what=name)
             self._snapshot = self._snapshot.without_database(name)
             crash_point("catalog.drop.after_move")
@@ -82,18 +84,19 @@ class DatabaseChanges(CatalogWriter):
             self._transact([], [*operations, *([tombstone] if is_last else [])], what=database)
             crash_point("catalog.drop.after_move")
 
-    def _spread(self, intent: SpreadIntent, tables: Sequence[TableInfo]) -> None:
-        """Propagate inherited options to tables. If that fails for one, it is repeated at the next start."""
-        are_told = True
+    def _spread(self, intent: SpreadIntent, tables: Sequence[TableInfo]) -> TsdbError | None:
+        """Propagate inherited options to tables. If that fails for one, it is repeated; returns why."""
+        problem: TsdbError | None = None
         for table in tables:
             try:
                 self._steps.set_options(table, self.region_options(table))
             except TsdbError as error:
-                are_told = False
+                problem = problem or error
                 _log.warning(
                     "a table does not have the options of its database yet", table=table.full_name, error=error
                 )
             crash_point("catalog.spread.after_table")
-        if are_told:
-            self._transact([], [intent.delete], what=intent.database)
+        if problem is None:
+            self._transact([], [intent.delete, *self._ended(intent.procedure)], what=intent.database)
         crash_point("catalog.spread.after_tables")
+        return problem

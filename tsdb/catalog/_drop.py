@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from tsdb.catalog._codec import decode, encode, encode_route
 from tsdb.catalog._intents import delete_alter, delete_truncate
 from tsdb.catalog._keys import DATABASES, TABLES, name_key, route_key, table_key, tombstone_key, view_key
-from tsdb.catalog._regions import RegionSteps
 from tsdb.catalog._snapshot import Relation
 from tsdb.kv import OPERATIONS_MAX, DeleteKey, KvStore, Operation, PutKey
 from tsdb.model import DatabaseInfo, TableInfo
 from tsdb.store import crash_point
 
-_RESERVED = 2
-"""Room in each transaction for the keys of a database."""
+_RESERVED = 4
+"""Room in each transaction for the keys of a database, and for what notes the drop."""
 _FINISHED_MAX = OPERATIONS_MAX // 4
 """How many tables one transaction forgets: each has three tombstones, and one place in a cluster."""
 
@@ -54,13 +53,16 @@ def _moves(relation: Relation) -> list[Operation]:
 
 
 def finish_drop(
-    kv: KvStore, steps: RegionSteps, tables: Sequence[TableInfo], forget_place: Callable[[int], list[Operation]]
+    kv: KvStore,
+    drop: Callable[[TableInfo], bool],
+    tables: Sequence[TableInfo],
+    forget_place: Callable[[int], list[Operation]],
 ) -> None:
     """Drop the regions of tables whose keys are tombstones; a table with a region that stays keeps its tombstones.
 
-    `forget_place` says what else goes with the last region of a table.
+    `drop` tells whether all regions of a table are gone. `forget_place` says what else goes with the last of them.
     """
-    gone = [table for table in tables if steps.drop(table)]
+    gone = [table for table in tables if drop(table)]
     crash_point("catalog.drop.after_regions")
     for start in range(0, len(gone), _FINISHED_MAX):
         operations: list[Operation] = []

@@ -5,20 +5,27 @@
     SpreadIntent    redone: the tables of a database learn options that they inherit
     TruncateIntent  redone: some regions may be empty already, and rows cannot be brought back
 
-A drop needs no intent, its tombstones say everything.
+    DropIntent      forgotten when the tombstones of its tables are: these say what is to be done, it says for whom
+
+An intent of a cluster has the id of the procedure that its client knows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from tsdb.catalog._codec import change_from_json, change_to_json, decode, encode
+from tsdb.catalog._errors import CatalogCorrupted
 from tsdb.catalog._keys import PROCEDURES, procedure_key
 from tsdb.kv import DeleteKey, KvStore, PutKey
 from tsdb.model import SchemaChange, TableInfo
 
+T = TypeVar("T")
+
 _CREATE, _ALTER, _SPREAD, _TRUNCATE = "create_table", "alter_table", "alter_database", "truncate_table"
+_DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +33,24 @@ class CreateIntent:
     """A table is being created."""
 
     table: TableInfo
+    procedure: str | None = None
 
     @property
     def put(self) -> PutKey:
-        return PutKey(procedure_key(_CREATE, self.table.id), encode({"table": self.table.to_json()}))
+        value = {"table": self.table.to_json(), "procedure": self.procedure}
+        return PutKey(procedure_key(_CREATE, self.table.id), encode(value))
 
     @property
     def delete(self) -> DeleteKey:
         return DeleteKey(procedure_key(_CREATE, self.table.id))
+
+    @property
+    def subject(self) -> str:
+        return self.table.full_name
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> CreateIntent:
+        return cls(TableInfo.from_json(value["table"]), value.get("procedure"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +60,27 @@ class AlterIntent:
     old: TableInfo
     new: TableInfo
     changes: tuple[SchemaChange, ...]
+    procedure: str | None = None
 
     @property
     def put(self) -> PutKey:
         changes = [change_to_json(each) for each in self.changes]
-        value = {"old": self.old.to_json(), "new": self.new.to_json(), "changes": changes}
+        value = {"old": self.old.to_json(), "new": self.new.to_json(), "changes": changes, "procedure": self.procedure}
         return PutKey(procedure_key(_ALTER, self.old.id), encode(value))
 
     @property
     def delete(self) -> DeleteKey:
         return delete_alter(self.old.id)
 
+    @property
+    def subject(self) -> str:
+        return self.old.full_name
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> AlterIntent:
         changes = tuple(change_from_json(each) for each in value["changes"])
-        return cls(TableInfo.from_json(value["old"]), TableInfo.from_json(value["new"]), changes)
+        old, new = TableInfo.from_json(value["old"]), TableInfo.from_json(value["new"])
+        return cls(old, new, changes, value.get("procedure"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +88,24 @@ class SpreadIntent:
     """The options of a database are being propagated to its tables."""
 
     database: str
+    procedure: str | None = None
 
     @property
     def put(self) -> PutKey:
-        return PutKey(procedure_key(_SPREAD, self.database), encode({"database": self.database}))
+        value = {"database": self.database, "procedure": self.procedure}
+        return PutKey(procedure_key(_SPREAD, self.database), encode(value))
 
     @property
     def delete(self) -> DeleteKey:
         return DeleteKey(procedure_key(_SPREAD, self.database))
+
+    @property
+    def subject(self) -> str:
+        return self.database
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SpreadIntent:
+        return cls(value["database"], value.get("procedure"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +116,51 @@ class TruncateIntent:
     token: str
     """By which a region knows whether it was truncated already."""
     started_ms: int
+    procedure: str | None = None
 
     @property
     def put(self) -> PutKey:
-        value = {"table_id": self.table_id, "token": self.token, "started_ms": self.started_ms}
+        about = {"table_id": self.table_id, "token": self.token, "started_ms": self.started_ms}
+        value = {**about, "procedure": self.procedure}
         return PutKey(procedure_key(_TRUNCATE, self.table_id), encode(value))
 
     @property
     def delete(self) -> DeleteKey:
         return DeleteKey(procedure_key(_TRUNCATE, self.table_id))
 
+    @property
+    def subject(self) -> str:
+        return str(self.table_id)
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TruncateIntent:
-        return cls(int(value["table_id"]), str(value["token"]), int(value["started_ms"]))
+        number, token, started_ms = int(value["table_id"]), str(value["token"]), int(value["started_ms"])
+        return cls(number, token, started_ms, value.get("procedure"))
+
+
+@dataclass(frozen=True, slots=True)
+class DropIntent:
+    """Tables are being dropped, by a procedure of a cluster; `database` if with all that is in it."""
+
+    procedure: str
+    tables: tuple[int, ...]
+    database: str | None = None
+
+    @property
+    def put(self) -> PutKey:
+        value = {"procedure": self.procedure, "tables": list(self.tables), "database": self.database}
+        return PutKey(procedure_key(_DROP, self.procedure), encode(value))
+
+    @property
+    def delete(self) -> DeleteKey:
+        return DeleteKey(procedure_key(_DROP, self.procedure))
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> DropIntent:
+        return cls(str(value["procedure"]), tuple(map(int, value["tables"])), value["database"])
+
+
+AnyIntent: TypeAlias = CreateIntent | AlterIntent | SpreadIntent | TruncateIntent | DropIntent
 
 
 def delete_alter(table_id: int) -> DeleteKey:
@@ -116,18 +181,40 @@ class Intents:
     alters: tuple[AlterIntent, ...]
     spreads: tuple[SpreadIntent, ...]
     truncates: tuple[TruncateIntent, ...]
+    drops: tuple[DropIntent, ...] = ()
+    broken: tuple[tuple[str, CatalogCorrupted], ...] = ()
+    """Keys that cannot be read, if they are to be passed over."""
+
+    @property
+    def all_kinds(self) -> tuple[Sequence[AnyIntent], ...]:
+        return self.creates, self.alters, self.spreads, self.truncates, self.drops
 
 
-def load_intents(kv: KvStore) -> Intents:
-    def of_kind(kind: str) -> list[tuple[str, bytes]]:
-        return kv.scan(f"{PROCEDURES}{kind}/")
+def load_drops(kv: KvStore) -> list[DropIntent]:
+    """Read the intents of drops alone."""
+    return [decode(key, value, DropIntent.from_json) for key, value in kv.scan(f"{PROCEDURES}{_DROP}/")]
+
+
+def load_intents(kv: KvStore, *, skips_broken: bool = False) -> Intents:
+    """Read all intents; CatalogCorrupted if one of them is not one, unless it is to be passed over."""
+    broken: list[tuple[str, CatalogCorrupted]] = []
+
+    def of_kind(kind: str, make: Callable[[Any], T]) -> tuple[T, ...]:
+        found = []
+        for key, value in kv.scan(f"{PROCEDURES}{kind}/"):
+            try:
+                found.append(decode(key, value, make))
+            except CatalogCorrupted as error:
+                if not skips_broken:
+                    raise
+                broken.append((key, error))
+        return tuple(found)
 
     return Intents(
-        tuple(
-            decode(key, value, lambda each: CreateIntent(TableInfo.from_json(each["table"])))
-            for key, value in of_kind(_CREATE)
-        ),
-        tuple(decode(key, value, AlterIntent.from_json) for key, value in of_kind(_ALTER)),
-        tuple(decode(key, value, lambda each: SpreadIntent(each["database"])) for key, value in of_kind(_SPREAD)),
-        tuple(decode(key, value, TruncateIntent.from_json) for key, value in of_kind(_TRUNCATE)),
+        of_kind(_CREATE, CreateIntent.from_json),
+        of_kind(_ALTER, AlterIntent.from_json),
+        of_kind(_SPREAD, SpreadIntent.from_json),
+        of_kind(_TRUNCATE, TruncateIntent.from_json),
+        of_kind(_DROP, DropIntent.from_json),
+        tuple(broken),
     )

@@ -10,6 +10,7 @@ __table_place/{id}                          the nodes of a cluster that the tabl
 __metric_info/{catalog}/{database}/{metric}  what a metric says about itself, see `_metric_descriptions`
 __tombstone/{key}                           what a drop has taken away and not yet finished
 __procedure/{kind}/{id or database}         a change that is under way, see `_intents`
+__change/{procedure}                        what became of a change of a cluster, see `progress`
 __meta_seq/table_id                         the id of the next table or view
 """
 
@@ -27,6 +28,7 @@ PLACES = "__table_place/"
 METRICS = f"__metric_info/{CATALOG}/"
 TOMBSTONES = "__tombstone/"
 PROCEDURES = "__procedure/"
+CHANGES = "__change/"
 TABLE_SEQUENCE = "__meta_seq/table_id"
 
 
@@ -70,6 +72,10 @@ def tombstone_key(key: str) -> str:
 
 def procedure_key(kind: str, subject: int | str) -> str:
     return f"{PROCEDURES}{kind}/{_component(str(subject))}"
+
+
+def change_key(procedure_id: str) -> str:
+    return CHANGES + _component(procedure_id)
 
 
 def _component(name: str) -> str:

@@ -112,9 +112,9 @@ class RegionSteps:
         if problem is not None:
             raise problem
 
-    def drop(self, table: TableInfo) -> bool:
-        """Drop what there is of a table's regions; tell whether all are gone, or were never there."""
-        are_gone = True
+    def drop(self, table: TableInfo) -> TsdbError | None:
+        """Drop what there is of a table's regions; return why one stays, None if all are gone, or were never there."""
+        problem: TsdbError | None = None
         dropping: list[tuple[RegionId, Future[None]]] = []
         for region_id in table.region_ids:
             try:
@@ -122,7 +122,7 @@ class RegionSteps:
             except RegionNotFound:
                 continue
             except TsdbError as error:
-                are_gone = False
+                problem = problem or error
                 _log.warning("a region is not dropped yet", region=region_id, error=error)
         deadline = self._deadline()
         for region_id, done in dropping:
@@ -131,9 +131,9 @@ class RegionSteps:
             except RegionNotFound:
                 continue
             except TsdbError as error:
-                are_gone = False
+                problem = problem or error
                 _log.warning("a region is not dropped yet", region=region_id, error=error)
-        return are_gone
+        return problem
 
     def _deadline(self) -> float:
         return monotonic() + self._timeout.seconds

@@ -14,6 +14,7 @@ from tsdb.catalog._errors import TableNotFound
 from tsdb.catalog._intents import TruncateIntent
 from tsdb.catalog._keys import table_key
 from tsdb.catalog._writer import CatalogWriter
+from tsdb.catalog.progress import ProcedureState
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS
 from tsdb.model import TableInfo
@@ -38,7 +39,7 @@ class TableTruncation(CatalogWriter):
                 raise TableNotFound(table.database, table.name)
             for region_id in current.region_ids:
                 self._steps.schema(region_id)
-            intent = TruncateIntent(current.id, SYSTEM_IDS.token(_TOKEN_BYTES), self._now_ms())
+            intent = TruncateIntent(current.id, SYSTEM_IDS.token(_TOKEN_BYTES), self._now_ms(), self._procedure())
             unchanged = self._unchanged(table_key(current.id), current)
             self._transact([unchanged], [intent.put], what=current.full_name)
             crash_point("catalog.truncate.after_intent")
@@ -52,7 +53,7 @@ class TableTruncation(CatalogWriter):
     def _apply_truncate(self, intent: TruncateIntent, table: TableInfo) -> None:
         self._steps.truncate(table, intent.token)
         crash_point("catalog.truncate.after_regions")
-        self._transact([], [intent.delete], what=table.full_name)
+        self._transact([], [intent.delete, *self._ended(intent.procedure)], what=table.full_name)
         crash_point("catalog.truncate.after_forget")
 
     def _redo_truncate(self, intent: TruncateIntent, *, is_start: bool) -> None:
@@ -68,14 +69,15 @@ class TableTruncation(CatalogWriter):
                 problem = error
         if problem is not None and self._placement is not None:
             _log.warning("a truncation is not complete yet", table=table.full_name, error=problem)
-            return
+            raise problem
         _log.error(
             "an interrupted truncation is abandoned",
             table=table.full_name,
             error=problem,
             hint="truncate the table again",
         )
-        self._transact([], [intent.delete], what=table.full_name)
+        ended = self._ended(intent.procedure, ProcedureState.FAILED, "it was interrupted and is abandoned")
+        self._transact([], [intent.delete, *ended], what=table.full_name)
 
     def _may_redo(self, intent: TruncateIntent, *, is_start: bool) -> bool:
         """Nobody has written since a server died that starts now; frontends of a cluster write without a leader."""

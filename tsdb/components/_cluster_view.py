@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tsdb.catalog import all_places
 from tsdb.clock import Clock
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore
@@ -83,6 +82,9 @@ class MetaCluster:
                 started_ms=each["began_ms"] or each["asked_ms"],
                 ended_ms=each["ended_ms"] or None,
                 locks=each["subject"],
+                attempts=each.get("attempts") or None,
+                since_ms=each.get("since_ms") or None,
+                last_error=each["error"],
             )
             for each in self._meta.procedures()
         ]
@@ -116,22 +118,10 @@ class MetaCluster:
         return found["state"], found["error"]
 
     def balance(self) -> list[str]:
-        """Move one region after the other from the node with most to the one with fewest, until they are even."""
-        alive = [each["node_id"] for each in self._meta.nodes()["nodes"] if _is_live_datanode(each)]
-        regions: dict[int, list[RegionId]] = {node_id: [] for node_id in alive}
-        for region_id, place in sorted(all_places(self._mirror).items()):
-            if place.node_id in regions and not place.is_moving:
-                regions[place.node_id].append(region_id)
-        begun: list[str] = []
-        while len(regions) > 1:
-            most = max(regions, key=lambda node: len(regions[node]))
-            fewest = min(regions, key=lambda node: len(regions[node]))
-            if len(regions[most]) - len(regions[fewest]) < 2:
-                break
-            region_id = regions[most].pop()
-            regions[fewest].append(region_id)
-            begun.append(self.migrate_region(region_id, most, fewest))
-        return begun
+        return [str(each) for each in self._meta.command("balance_regions")["procedures"]]
+
+    def retry_procedures(self) -> int:
+        return int(self._meta.command("retry_procedures")["left"])
 
     def _ask(self) -> dict[str, Any]:
         if time.monotonic() - self._asked > _FRESH_SECONDS:

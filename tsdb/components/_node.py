@@ -66,6 +66,7 @@ def describe_node(
     *,
     log: str = "",
     keeps_log: bool = False,
+    has_local_files: bool = False,
 ) -> NodeDescription:
     """This process, with an id that no other start of it has."""
     build = build_info()
@@ -81,6 +82,7 @@ def describe_node(
         started_ms=clock.now_ns() // 1_000_000,
         log=log,
         keeps_log=keeps_log,
+        has_local_files=has_local_files,
     )
 
 

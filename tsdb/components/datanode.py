@@ -27,7 +27,7 @@ from tsdb.components._process import Service
 from tsdb.components._read_permit import ReadPermit
 from tsdb.components._settings import engine_options, shared_log_options, wal_options
 from tsdb.components._stores import OpenStores, open_stores
-from tsdb.config import DatanodeConfig
+from tsdb.config import DatanodeConfig, FileStorage
 from tsdb.engine import Engine
 from tsdb.engine.errors import LogFenced
 from tsdb.errors import TsdbError
@@ -62,6 +62,7 @@ class Datanode:
             str(config.http.addr),
             self._clock,
             log=_log_kind(config),
+            has_local_files=isinstance(config.storage, FileStorage),
             keeps_log=config.wal.shared.enable is True and bool(config.wal.shared.retention),
         )
         self._meta = open_meta_client(config.meta_client)

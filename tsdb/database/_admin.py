@@ -18,7 +18,7 @@ from tsdb.database._backup_admin import (
     check_count,
     run_backup_function,
 )
-from tsdb.database._cluster_admin import balance_regions, migrate_region, procedure_state
+from tsdb.database._cluster_admin import balance_regions, migrate_region, procedure_state, retry_procedures
 from tsdb.database._names import resolve
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
@@ -281,6 +281,10 @@ def _balance_regions(arguments: Arguments, services: Services, session: Session)
     return balance_regions(services.cluster)
 
 
+def _retry_procedures(arguments: Arguments, services: Services, session: Session) -> int:
+    return retry_procedures(services.cluster)
+
+
 def _skip_log_object(arguments: Arguments, services: Services, session: Session) -> str:
     """`skip_log_object(path)`: give up an object of the shared log that is damaged; return what is wrong with it."""
     if not isinstance(arguments[0], str):
@@ -306,6 +310,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Arguments, Services, Session], int | str],
     "drop_quarantined": (_drop_quarantined, 2, 2),
     "migrate_region": (_migrate_region, 3, 4),
     "procedure_state": (_procedure_state, 1, 1),
+    "retry_procedures": (_retry_procedures, 0, 0),
     SKIP_LOG_OBJECT: (_skip_log_object, 1, 1),
     "verify_quarantined": (_verify_quarantined, 1, 1),
     "verify_region": (_verify_region, 1, 1),

@@ -27,7 +27,10 @@ class ClusterCommands(Protocol):
         """Return the state of a procedure and its error."""
 
     def balance(self) -> Sequence[str]:
-        """Begin to move regions from nodes with many to nodes with few; return the ids of the procedures."""
+        """Begin to move a few regions from nodes with many to nodes with few; return the ids of the procedures."""
+
+    def retry_procedures(self) -> int:
+        """Try at once what could not be finished; return how much that is."""
 
 
 def migrate_region(
@@ -57,6 +60,11 @@ def procedure_state(cluster: ClusterCommands | None, procedure_id: Any) -> str:
 def balance_regions(cluster: ClusterCommands | None) -> int:
     """Begin to even out the regions of nodes; return how many are moved."""
     return len(_required(cluster).balance())
+
+
+def retry_procedures(cluster: ClusterCommands | None) -> int:
+    """Try at once what could not be finished; return how much that is."""
+    return _required(cluster).retry_procedures()
 
 
 def _required(cluster: ClusterCommands | None) -> ClusterCommands:

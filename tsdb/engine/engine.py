@@ -69,9 +69,11 @@ from tsdb.model import (
 from tsdb.store import (
     LocalStore,
     ObjectStore,
+    RequestFacts,
     all_stores,
     file_cache_of,
     local_store_of,
+    request_facts,
     routed_path,
 )
 from tsdb.telemetry import CacheState, CacheStatistics, current_span, get_logger
@@ -471,6 +473,10 @@ class Engine:
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the log, oldest first, each with its path."""
         return self._context.wal.segments()
+
+    def storage_requests(self) -> list[RequestFacts]:
+        """What this process has asked of object stores since it started, and the states they are in."""
+        return request_facts()
 
     def skip_log_object(self, path: str) -> str:
         """Give up an object of the shared log that cannot be read; return what is wrong with it.

@@ -17,6 +17,7 @@ from tsdb.engine.region.quarantine import VerifiedFiles
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
+from tsdb.store import RequestFacts
 from tsdb.units import Duration
 
 
@@ -87,6 +88,9 @@ class Regions(Protocol):
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         """The segments of the log, oldest first, each with its path."""
+
+    def storage_requests(self) -> list[RequestFacts]:
+        """What was asked of object stores since the start, and the states they are in."""
 
     def truncate(
         self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None, *, token: str | None = None

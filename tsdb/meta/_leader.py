@@ -11,11 +11,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol
 
-from tsdb.catalog import Catalog, CatalogChange, CatalogOutdated, apply_change, openings_of, places_of
+from tsdb.catalog import (
+    Catalog,
+    CatalogChange,
+    CatalogOutdated,
+    ChangeRecord,
+    RunningChange,
+    apply_change,
+    making,
+    openings_of,
+    places_of,
+)
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
@@ -29,6 +39,7 @@ from tsdb.meta._losses import open_losses, record_recovered
 from tsdb.meta._move_records import MoveRecord, MoveState
 from tsdb.meta._moves import NodeCalls, RegionMoves
 from tsdb.meta._nodes import LEASE, LogKind, NodeDescription, NodeRegistry
+from tsdb.meta._outcomes import Outcomes
 from tsdb.meta._placement import WAIT_SECONDS, NodePlacement
 from tsdb.meta._places import PlaceIndex, StoreRoutes, region_number
 from tsdb.meta._procedures import ProcedureRecord, Procedures
@@ -45,8 +56,8 @@ STEP_TIMEOUT = Duration.of_seconds(10)
 _NOTE_TIMEOUT, _BASE_TIMEOUT = Duration.of_seconds(5), Duration.of_seconds(30)
 """How long one datanode may take to note a change, or everything there is."""
 _HOUSEKEEPING_SECONDS = 5.0
-_AGAIN_SECONDS_MIN, _AGAIN_SECONDS_MAX = 0.5, 60.0
-"""Retry interval of interrupted changes; it grows while they cannot be completed."""
+_AGAIN_SECONDS_MIN = 0.5
+"""The shortest time between two looks at interrupted changes; each has a retry interval of its own."""
 _SUPERVISE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
@@ -108,6 +119,7 @@ class MetaLeader:
         self._clock = clock
         self._settings = settings
         self._stopped = threading.Event()
+        self._balancing = threading.Lock()
         self._recovered = threading.Event()
         random = Random(settings.seed)
         self._placement = NodePlacement(
@@ -124,6 +136,9 @@ class MetaLeader:
         self._catalog: Catalog | None = None
         self.holds = TableHolds(self.procedures, self.kv, self._wait_recovered, self._stopped)
         self.move_line = Procedures(clock, name="moves")
+        self.outcomes = Outcomes(
+            self.kv, clock, changes=self.procedures, moves=self.move_line, catalog=lambda: self._catalog
+        )
         self._moves = RegionMoves(
             self.kv,
             self.nodes,
@@ -184,11 +199,17 @@ class MetaLeader:
 
     def change(self, procedure_id: str, change: CatalogChange) -> ProcedureRecord:
         """Queue a catalog change; the record shows its outcome."""
-        return self.procedures.submit(procedure_id, change.kind, change.subject, lambda: self._apply(change))
+        running = RunningChange(ChangeRecord(procedure_id, change.kind, change.subject, self._now_ms()))
+        return self.procedures.submit(procedure_id, change.kind, change.subject, lambda: self._apply(change, running))
 
     def migrate(self, region_id: RegionId, from_node: int, to_node: int) -> ProcedureRecord:
         """Queue the migration of a region; the record shows its outcome."""
         return self._submit_move(self._moves.plan_migration(region_id, from_node, to_node))
+
+    def balance(self) -> list[ProcedureRecord]:
+        """Queue migrations of a few regions, from nodes with many to nodes with few."""
+        with self._balancing:
+            return [self.migrate(*move) for move in self._moves.choose_balancing()]
 
     def fail_over(self, node_id: int, reason: str) -> list[ProcedureRecord]:
         """Queue the failover of a node's regions; the node itself is not asked."""
@@ -219,13 +240,13 @@ class MetaLeader:
         """The regions, with epochs, that were taken from a node and may lack rows that it has."""
         return open_losses(self.kv, node_id)
 
-    def find_procedure(self, procedure_id: str) -> ProcedureRecord | None:
-        return self.procedures.find(procedure_id) or self.move_line.find(procedure_id)
-
-    def recent_procedures(self) -> list[ProcedureRecord]:
-        """Changes and moves that are remembered, the newest first."""
-        found = [*self.procedures.recent(), *self.move_line.recent()]
-        return sorted(found, key=lambda record: record.asked_ms, reverse=True)
+    def retry(self) -> int:
+        """Try everything that could not be finished once more, at once; return how much that is."""
+        catalog = self._catalog
+        if catalog is None:
+            return 0
+        catalog.retry()
+        return len(catalog.unfinished())
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
         """Make a change of a frontend that is not one of the catalog."""
@@ -236,18 +257,26 @@ class MetaLeader:
         self.history.check_noted(self.kv.transact_plainly)
         return is_made
 
-    def _apply(self, change: CatalogChange) -> Any:
+    def _apply(self, change: CatalogChange, running: RunningChange) -> Any:
         catalog = self._wait_recovered()
+        running.record = replace(running.record, began_ms=self._now_ms())
         try:
-            result = apply_change(catalog, change)
+            with making(running):
+                result = apply_change(catalog, change)
+            self.outcomes.note_end(running, None)
             self.history.check_noted(self.kv.transact_plainly)
             return result
-        except (InvalidArguments, CatalogOutdated):
+        except (InvalidArguments, CatalogOutdated) as error:
+            self.outcomes.note_end(running, error)
             raise
         except TsdbError as error:
             # A leader of the past fails because of what the next one does: then it cannot say what becomes of a change.
             self._confirm(error)
+            self.outcomes.note_end(running, error)
             raise
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ns() // 1_000_000
 
     def _wait_recovered(self) -> Catalog:
         self._recovered.wait()
@@ -305,7 +334,9 @@ class MetaLeader:
     def _submit_move(self, record: MoveRecord) -> ProcedureRecord:
         kind = "failover" if record.is_failover else "migrate_region"
         subject = f"node {record.from_node}" if record.is_failover else f"region {record.regions[0].region_id}"
-        return self.move_line.submit(record.id, kind, subject, lambda: self._make_move(record))
+        return self.move_line.submit(
+            record.id, kind, subject, lambda: self._make_move(record), is_urgent=record.is_failover
+        )
 
     def _make_move(self, record: MoveRecord) -> dict[str, Any]:
         ended = self._moves.run(record)
@@ -346,27 +377,26 @@ class MetaLeader:
     def _keep_house(self) -> None:
         while self._catalog is None and not self._stopped.is_set():
             self._recover()
-        again = _AGAIN_SECONDS_MIN
-        pause = again
+        pause = _AGAIN_SECONDS_MIN
         while not self._stopped.wait(pause):
-            is_done = False
             try:
                 assert self._catalog is not None
                 self.history.keep_up(self.kv.transact_plainly)
-                is_done = self._catalog.resume()
+                self._catalog.resume()
                 self.nodes.forget_silent_frontends()
+                self.outcomes.forget_old()
             except LeadershipLost:
                 return
             except TsdbError as error:
                 _log.warning("interrupted changes are not complete yet", error=error)
             except Exception:  # noqa: BLE001 - what is interrupted later depends on this thread
                 _log.exception("interrupted changes are not complete yet")
-            again = _AGAIN_SECONDS_MIN if is_done else min(_AGAIN_SECONDS_MAX, 2 * again)
-            pause = _HOUSEKEEPING_SECONDS if is_done else again
+            left = None if self._catalog is None else self._catalog.seconds_to_next()
+            pause = min(_HOUSEKEEPING_SECONDS, max(_AGAIN_SECONDS_MIN, _HOUSEKEEPING_SECONDS if left is None else left))
 
     def _recover(self) -> None:
         try:
-            self._catalog = Catalog(
+            catalog = Catalog(
                 self.kv,
                 self._regions,
                 self._clock,
@@ -374,6 +404,8 @@ class MetaLeader:
                 step_timeout=self._settings.step_timeout,
                 read_schema=self._regions.read_schema,
             )
+            catalog.settle(lambda procedure_id: self.procedures.find(procedure_id) is not None)
+            self._catalog = catalog
             self._recovered.set()
             _log.info("the catalog is recovered", term=self.term)
         except LeadershipLost:

@@ -136,6 +136,7 @@ class Metasrv:
         procedure_id = str(request.get("id") or self._ids.token(16))
         record = leader.change(procedure_id, change)
         if not record.ended.wait(min(WAIT_SECONDS_MAX, float(request.get("wait_ms", 0)) / 1000)):
+            leader.outcomes.promise(record)
             return {"value": {"pending": procedure_id}, "revision": 0}
         revision = leader.kv.version()
         if isinstance(record.error, LeadershipLost):
@@ -163,15 +164,15 @@ class Metasrv:
         leader = self.leading()
         procedure_id = request.get("id")
         if procedure_id is None:
-            return {"value": [each.to_json() for each in leader.recent_procedures()]}
-        found = leader.find_procedure(str(procedure_id))
+            return {"value": leader.outcomes.recent()}
+        found = leader.outcomes.find(str(procedure_id))
         if found is None:
             raise InvalidArguments(
                 f"there is no procedure {procedure_id}",
-                hint="the leader remembers the newest ones that it made itself; after a change of the leader, look "
-                "whether the table is as expected",
+                hint="the newest ones are remembered; one that was refused before it changed anything, not by the next "
+                "leader",
             )
-        return {"value": found.to_json()}
+        return {"value": found}
 
     def _command(self, request: dict[str, Any]) -> dict[str, Any]:
         leader = self.leading()
@@ -182,6 +183,10 @@ class Metasrv:
         if kind == "migrate_region":
             region, from_node, to_node = (_number(request, name) for name in ("region_id", "from_node", "to_node"))
             return {"value": {"procedure": leader.migrate(RegionId(region), from_node, to_node).id}}
+        if kind == "balance_regions":
+            return {"value": {"procedures": [each.id for each in leader.balance()]}}
+        if kind == "retry_procedures":
+            return {"value": {"left": leader.retry()}}
         if kind == "leave":
             leader.nodes.leave(_number(request, "node_id"), str(request.get("start_id")))
             return {"value": None}
@@ -279,7 +284,7 @@ def _unknown_outcome(change: CatalogChange, procedure_id: str) -> ChangeOutcomeU
         "another server became the leader during the change; it completes the change or rolls it back",
         change=change.kind,
         procedure=procedure_id,
-        hint="check whether it was made before you send it again",
+        hint=f"check whether it was made before you send it again: ADMIN procedure_state('{procedure_id}')",
     )
 
 

@@ -27,9 +27,10 @@ import orjson
 from tsdb.catalog import all_places, directories_of_all, place_key, places_of, put_places, read_places
 from tsdb.clock import Clock
 from tsdb.engine.errors import RegionQuarantined
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import Busy, InvalidArguments, TsdbError, Unsupported
 from tsdb.ids import Ids
 from tsdb.kv import Equals, KvConflict, KvStore, KvUnavailable, LeadershipLost
+from tsdb.meta._balance import BALANCED_MAX, plan_balance
 from tsdb.meta._losses import may_lack_rows, note_losses, reported_entries
 from tsdb.meta._move_records import (
     REGIONS_MAX,
@@ -150,11 +151,45 @@ class RegionMoves:
             raise InvalidArguments(f"the region is on node {to_node} already", region_id=region_id)
         if to_node not in self._nodes.live_datanodes():
             raise InvalidArguments(f"there is no live datanode with the id {to_node}", region_id=region_id)
+        self._check_reach(from_node, to_node)
         record = self._record(from_node, "migration", [region_id], is_failover=False, to_node=to_node)
         self._kv.transact([], [record.put])
         crash_point("meta.move.after_record")
         forget_old_records(self._kv)
         return record
+
+    def choose_balancing(self) -> list[tuple[RegionId, int, int]]:
+        """Return regions to move from nodes with many to nodes with few; Busy if enough are on their way."""
+        places = all_places(self._kv)
+        targets: dict[RegionId, int] = {}
+        for record in load_records(self._kv).running:
+            left = {each.region_id: record.to_node or each.to_node for each in record.left}
+            targets |= {region: node if node is not None else record.from_node for region, node in left.items()}
+        under_way = targets.keys() | {region for region, place in places.items() if place.is_moving}
+        moves = plan_balance(
+            {region: targets.get(region, place.node_id) for region, place in places.items()},
+            under_way=under_way,
+            nodes=self._nodes.live_datanodes(),
+            moves_max=BALANCED_MAX,
+        )
+        room = max(0, BALANCED_MAX - len(under_way))
+        if moves and not room:
+            raise Busy(f"{len(under_way)} regions are on their way already", hint="try again when they have arrived")
+        # Before any of them is begun: one that cannot move says why none does.
+        for _, from_node, to_node in moves:
+            self._check_reach(from_node, to_node)
+        return moves[:room]
+
+    def _check_reach(self, from_node: int, to_node: int) -> None:
+        """Raise Unsupported if one of two nodes has its data files on its own disk."""
+        for node_id in (from_node, to_node):
+            state = self._nodes.find_datanode(node_id)
+            if state is not None and state.description.has_local_files:
+                raise Unsupported(
+                    f"regions cannot be moved from datanode {from_node} to datanode {to_node}: "
+                    f"datanode {node_id} has its data files on its own disk",
+                    hint="with a storage that all datanodes reach, regions can be moved (storage.type)",
+                )
 
     def run(self, record: MoveRecord) -> dict[str, Any]:
         """Move the regions of a record, in a few attempts; what could not be moved is abandoned.

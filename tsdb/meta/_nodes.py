@@ -71,6 +71,8 @@ class NodeDescription:
     """A `LogKind`; empty for others than datanodes, and for those of earlier versions."""
     keeps_log: bool = False
     """It retains its shared log for point-in-time recovery, and records schema changes in it."""
+    has_local_files: bool = False
+    """Its data files are on its own disk: no other node can open its regions."""
 
     @property
     def key(self) -> str:

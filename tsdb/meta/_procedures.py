@@ -1,7 +1,8 @@
 """The queue of changes of a leader, which runs them one after the other, and the outcome of recent ones.
 
-The procedures themselves are in the metadata (intents and tombstones of the catalog, records of failovers): a leader
-that ends leaves them to the next one. This module keeps what clients wait for and ask about.
+The procedures themselves are in the metadata (intents and tombstones of the catalog, records of changes and moves): a
+leader that ends leaves them to the next one. This module keeps what clients wait for; `_outcomes` says what became of
+procedures, also of those of earlier leaders.
 
 - A change is numbered by its sender. A change that is sent again is not made again while its record is kept.
 - The queue and the number of records are bounded.
@@ -13,9 +14,9 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from tsdb.catalog import ProcedureState
 from tsdb.clock import Clock
 from tsdb.errors import Busy, TsdbError
 from tsdb.kv import LeadershipLost
@@ -35,15 +36,6 @@ _MADE = counter(
 )
 _FAILED = counter("tsdb_meta_procedures_failed_total", "Changes that failed or were refused.", labels=["kind"])
 _WAITING = gauge("tsdb_meta_procedures_waiting", "Queued changes; at most 1,024.")
-
-
-class ProcedureState(StrEnum):
-    """What became of a procedure."""
-
-    WAITING = "Waiting"
-    RUNNING = "Running"
-    DONE = "Done"
-    FAILED = "Failed"
 
 
 @dataclass(slots=True)
@@ -71,6 +63,8 @@ class ProcedureRecord:
             "asked_ms": self.asked_ms,
             "began_ms": self.began_ms,
             "ended_ms": self.ended_ms,
+            "attempts": 0,
+            "since_ms": 0,
         }
 
 
@@ -97,8 +91,10 @@ class Procedures:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, procedure_id: str, kind: str, subject: str, act: Callable[[], Any]) -> ProcedureRecord:
-        """Let a change be made in its turn; return the record of the one with this id if there is one."""
+    def submit(
+        self, procedure_id: str, kind: str, subject: str, act: Callable[[], Any], *, is_urgent: bool = False
+    ) -> ProcedureRecord:
+        """Let a change be made in its turn, or before all others; return the record of the one with this id, if any."""
         with self._changed:
             found = self._records.get(procedure_id)
             if found is not None:
@@ -109,7 +105,10 @@ class Procedures:
                 raise Busy(f"{self._waiting_max} changes of the metadata wait already", hint="try again later")
             record = ProcedureRecord(procedure_id, kind, subject, self._now_ms())
             self._records[procedure_id] = record
-            self._waiting.append((record, act))
+            if is_urgent:
+                self._waiting.appendleft((record, act))
+            else:
+                self._waiting.append((record, act))
             _WAITING.set(len(self._waiting))
             self._forget_old()
             self._changed.notify()

@@ -50,6 +50,7 @@ from tsdb.remote._pending import RemoteChange, RemoteWrite
 from tsdb.remote._reader import RemoteReader
 from tsdb.remote._routes import Routes
 from tsdb.remote._settings import RemoteSettings
+from tsdb.store import RequestFacts
 from tsdb.units import Duration
 
 RETRY_THREADS = 8
@@ -177,7 +178,9 @@ class RemoteRegions:
 
     def compactions(self) -> list[CompactionRecord]:
         """The newest compactions of all datanodes that answer, oldest first."""
-        found: list[CompactionRecord] = [each for _, records in self._ask_all("compactions") for each in records]
+        found: list[CompactionRecord] = [
+            replace(each, node_id=peer.node_id) for peer, records in self._ask_all("compactions") for each in records
+        ]
         return sorted(found, key=lambda each: each.started_ms)
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
@@ -187,6 +190,11 @@ class RemoteRegions:
         skipped = {path: facts for _, path, facts in found if facts.is_skipped}
         own = [(path, replace(facts, node_id=peer.node_id)) for peer, path, facts in found if not facts.is_skipped]
         return [*own, *skipped.items()]
+
+    def storage_requests(self) -> list[RequestFacts]:
+        """What all datanodes that answer have asked of object stores, and the states these are in."""
+        found = self._ask_all("storage_requests")
+        return [replace(each, node_id=peer.node_id) for peer, facts in found for each in facts]
 
     def skip_log_object(self, path: str) -> str:
         """Give up an object of the shared log that cannot be read: all datanodes have the same store."""

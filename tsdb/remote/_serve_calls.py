@@ -40,7 +40,10 @@ from tsdb.units import Duration
 
 READER_VERBS = frozenset({"bounds", "cells", "series", "list_series", "samples", "statistics"})
 REGION_VERBS = frozenset(
-    {"create_region", "schema", "stat", "time_range", "files", "compactions", "wal_segments", "skip_log_object"}
+    {
+        *("create_region", "schema", "stat", "time_range", "files"),
+        *("compactions", "wal_segments", "storage_requests", "skip_log_object"),
+    }
 )
 NODE_VERBS = frozenset({"open_regions", "close_region", "region_ids", "takeovers", "backup"})
 DEFAULT_LEFT = Duration.of_seconds(60)

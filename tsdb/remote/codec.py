@@ -46,6 +46,7 @@ from tsdb.errors import TsdbError
 from tsdb.remote import _arrow
 from tsdb.remote._errors import BadMessage, CannotTravel, lower_error, raise_error
 from tsdb.remote._message import Part, pack, unpack
+from tsdb.store import RequestFacts
 from tsdb.units import Duration, Size
 
 _FACTS = (
@@ -54,6 +55,7 @@ _FACTS = (
     FileFacts,
     JobStatus,
     RegionStat,
+    RequestFacts,
     SegmentFacts,
     StrictWindows,
     VerifiedFiles,

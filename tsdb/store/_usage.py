@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from weakref import WeakSet
 
-from tsdb.telemetry import counter
+from tsdb.telemetry import counter, gauge
 
 
 class Operation(StrEnum):
@@ -61,6 +61,12 @@ BYTES = counter(
     "tsdb_store_request_bytes_total",
     "Bytes of objects sent to an object store or received from it.",
     labels=("store", "operation", "purpose"),
+)
+
+TROUBLED = gauge(
+    "tsdb_store_in_trouble",
+    "1 while an object store does not answer, or refuses what it is asked for, else 0.",
+    labels=("store",),
 )
 
 _ledgers: WeakSet[RequestLedger] = WeakSet()
@@ -112,8 +118,51 @@ class RequestPrices:
         return count.requests * (self.per_thousand_writes if is_write else self.per_thousand_reads) / 1000
 
 
+class StoreState(StrEnum):
+    """Whether an object store can be used."""
+
+    OK = "ok"
+    DOWN = "down"
+    """It does not answer, or not with success, however often it is asked."""
+    REFUSING = "refusing"
+    """It answers, and refuses: because of credentials, a missing bucket, the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCondition:
+    """What state a store is in, why, and since when."""
+
+    state: StoreState = StoreState.OK
+    reason: str | None = None
+    since_ms: int | None = None
+    """None if nothing has ever gone wrong."""
+    last_error: str | None = None
+    """Of the last request that failed, also if it succeeded when it was repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """One row of what is asked of object stores."""
+
+    store: str
+    operation: str
+    purpose: str
+    requests: int
+    errors: int
+    retries: int
+    nbytes: int
+    estimated_cost: float
+    state: str = StoreState.OK.value
+    """Of the store, as all that follows."""
+    reason: str | None = None
+    since_ms: int | None = None
+    last_error: str | None = None
+    node_id: int | None = None
+    """The datanode that asks; None for this process."""
+
+
 class RequestLedger:
-    """The requests to one store. Thread-safe."""
+    """The requests to one store, and the state it is in. Thread-safe."""
 
     def __init__(self, store: str, prices: RequestPrices | None = None) -> None:
         self.store = store
@@ -121,6 +170,30 @@ class RequestLedger:
         _ledgers.add(self)
         self._lock = threading.Lock()
         self._counts: dict[tuple[Operation, Purpose], RequestCount] = {}
+        self._condition = StoreCondition()
+        TROUBLED.labels(store).set(0)
+
+    @property
+    def condition(self) -> StoreCondition:
+        """The state of the store."""
+        return self._condition
+
+    def note_error(self, error: str) -> None:
+        """Note that a request failed, whatever is known of the store."""
+        with self._lock:
+            self._condition = replace(self._condition, last_error=error)
+
+    def enter(self, state: StoreState, now_ms: int, reason: str | None = None) -> bool:
+        """Note the state of the store; return whether it is another one than before."""
+        with self._lock:
+            found = self._condition
+            if found.state is state:
+                if found.reason != reason:
+                    self._condition = replace(found, reason=reason)
+                return False
+            self._condition = replace(found, state=state, reason=reason, since_ms=now_ms)
+            TROUBLED.labels(self.store).set(state is not StoreState.OK)
+        return True
 
     def add(
         self,
@@ -158,3 +231,28 @@ class RequestLedger:
 def request_ledgers() -> list[RequestLedger]:
     """Return what was asked of each remote store of this process, sorted by their names."""
     return sorted(_ledgers, key=lambda each: each.store)
+
+
+def request_facts() -> list[RequestFacts]:
+    """Return what this process has asked of each remote store, and the states of the stores."""
+    found = []
+    for ledger in request_ledgers():
+        condition = ledger.condition
+        found += [
+            RequestFacts(
+                store=ledger.store,
+                operation=count.operation.value,
+                purpose=count.purpose.value,
+                requests=count.requests,
+                errors=count.errors,
+                retries=count.retries,
+                nbytes=count.nbytes,
+                estimated_cost=ledger.prices.cost(count),
+                state=condition.state.value,
+                reason=condition.reason,
+                since_ms=condition.since_ms,
+                last_error=condition.last_error,
+            )
+            for count in ledger.counts()
+        ]
+    return found

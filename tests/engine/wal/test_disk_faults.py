@@ -48,8 +48,12 @@ def test_a_full_disk_refuses_the_append_and_leaves_a_well_formed_log(tmp_path: P
         assert segments(tmp_path)[0].stat().st_size == size
         assert not wal.is_broken
         assert wal.statistics().refused_full == 1
+        ((_, facts),) = wal.segments()
+        assert (facts.state, facts.last_error) == ("full", facts.reason)
+        assert facts.since_ms
         files.budget = None
         append(wal, make_entry(7, 2))
+        assert [(each.state, each.last_error) for _, each in wal.segments()] == [("active", None)]
     wal, recovery = open_wal(tmp_path)
     assert recovery.torn is None
     wal.seal()
@@ -94,6 +98,8 @@ def test_a_log_that_cannot_take_back_what_it_wrote_is_broken(tmp_path: Path) -> 
         with pytest.raises(StorageUnavailable, match="is broken: writing failed: No space left"):
             append(wal, make_entry(7, 2))
         assert wal.is_broken
+        ((_, facts),) = wal.segments()
+        assert (facts.state, facts.last_error) == ("broken", "writing failed: No space left on device")
     wal, recovery = open_wal(tmp_path)
     assert recovery.torn is not None
     wal.seal()

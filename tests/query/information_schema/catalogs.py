@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tsdb.clock import ManualClock
 from tsdb.engine import CompactionRecord, FileFacts, RegionStat, SegmentFacts
@@ -24,6 +24,7 @@ from tsdb.model import (
 )
 from tsdb.query import Channel, Session
 from tsdb.query.information_schema import InformationContext, NodeFacts
+from tsdb.store import RequestFacts
 
 TAG, FIELD, TIME = Semantic.TAG, Semantic.FIELD, Semantic.TIMESTAMP
 
@@ -183,6 +184,11 @@ class FakeRegions:
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
         facts = SegmentFacts(7, 4096, 12, 1_700_000_000_000, "pinned", "1 regions have entries", (1024 << 32,))
         return [("wal/0000000000000007.wal", facts)]
+
+    def storage_requests(self) -> list[RequestFacts]:
+        count = RequestFacts("default", "put", "flush", 3, 1, 1, 4096, 0.015)
+        trouble = {"state": "down", "reason": "no answer", "since_ms": 1_700_000_050_000, "last_error": "no answer"}
+        return [count, replace(count, store="cold", **trouble)]  # type: ignore[arg-type]
 
 
 def make_context(

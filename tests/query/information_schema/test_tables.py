@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.query.information_schema.catalogs import LOGS, MONITOR, FakeCatalog, FakeRegions, make_context
-from tsdb.engine import SegmentFacts
+from tsdb.engine import CompactionRecord, SegmentFacts
 from tsdb.model import TableInfo
 from tsdb.query import Channel
 from tsdb.query.information_schema import (
@@ -23,6 +23,7 @@ from tsdb.query.information_schema import (
     information_table,
 )
 from tsdb.query.information_schema._cluster_view import OneNode
+from tsdb.store import RequestFacts
 
 
 def rows(name: str, context: InformationContext | None = None, **equal: Any) -> list[dict[str, Any]]:
@@ -181,10 +182,25 @@ def test_segments_of_the_log_name_the_regions_that_need_them() -> None:
     assert segment["node_id"] == 0
 
 
+def test_the_state_of_a_store_stands_beside_its_requests() -> None:
+    fine, down = rows("storage_requests")
+    assert (fine["store"], fine["requests"], fine["bytes"], fine["estimated_cost"]) == ("default", 3, 4096, 0.015)
+    assert fine["since"].timestamp() == 0, "since the start of the server"
+    assert (fine["state"], fine["reason"], fine["last_error"], fine["node_id"]) == ("ok", None, None, 0)
+    assert (down["store"], down["state"], down["reason"], down["last_error"]) == ("cold", "down", *2 * ["no answer"])
+    assert down["since"].timestamp() == 1_700_000_050
+
+
 def test_what_a_datanode_has_is_shown_with_its_id() -> None:
     class OfNode(FakeRegions):
         def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
             return [(path, replace(facts, node_id=3)) for path, facts in super().wal_segments()]
+
+        def storage_requests(self) -> list[RequestFacts]:
+            return [replace(each, node_id=3) for each in super().storage_requests()]
+
+        def compactions(self) -> list[CompactionRecord]:
+            return [replace(each, node_id=3) for each in super().compactions()]
 
     class View(OneNode):
         def node_of(self, region_id: int) -> int:
@@ -192,7 +208,8 @@ def test_what_a_datanode_has_is_shown_with_its_id() -> None:
 
     alone = make_context(regions=OfNode())
     context = replace(alone, cluster=View(alone))
-    assert [row["node_id"] for row in rows("wal_segments", context)] == [3]
+    for table in ("wal_segments", "storage_requests", "compaction_history"):
+        assert {row["node_id"] for row in rows(table, context)} == {3}
     for table in ("region_info", "ssts_manifest", "ssts_index_meta"):
         assert {row["node_id"] - row["region_id"] % 2 for row in rows(table, context)} == {1}
     assert {row["node_id"] for row in rows("ssts_storage", context)} == {1, 2}

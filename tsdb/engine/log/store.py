@@ -78,12 +78,15 @@ class SegmentFacts:
     state: str
     """active (being written), pinned (regions need it), held (kept because of damage), unneeded, unshipped (entries of
     a shared log that the object store does not have yet), retained (all objects of a shared log that are kept for its
-    history), or skipped (an object of a shared log that is given up)."""
+    history), or skipped (an object of a shared log that is given up). The segment that would be written: full (the disk
+    is) or broken (nothing can be written until a restart)."""
     reason: str
     pinning: tuple[int, ...]
     """The regions with entries in it that are in no data file yet."""
     node_id: int | None = None
     """The datanode whose log it is of; None for this process."""
+    last_error: str | None = None
+    """What went wrong with it last."""
 
     @property
     def is_skipped(self) -> bool:

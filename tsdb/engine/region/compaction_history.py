@@ -50,6 +50,8 @@ class CompactionRecord:
     output_ids: tuple[str, ...] = ()
     output_bytes: int = 0
     error: str | None = None
+    node_id: int | None = None
+    """The datanode that it runs on; None for this process."""
 
     @property
     def amplification(self) -> float | None:

@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tsdb.clock import Clock
 from tsdb.engine.errors import StorageFull, StorageUnavailable
 from tsdb.engine.log.frame import Frame, frame_bytes
 from tsdb.engine.log.index import LogIndex
@@ -54,6 +55,15 @@ class CommitCounters:
     refused_full: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LogTrouble:
+    """Why a log takes no writes: full or broken."""
+
+    state: str
+    reason: str
+    since_ms: int
+
+
 class Committer:
     """Owns the writer while it runs."""
 
@@ -65,12 +75,14 @@ class Committer:
         ballast: Ballast,
         options: WalSettings,
         where: str,
+        clock: Clock,
     ) -> None:
         self._writer = writer
         self._index = index
         self._ballast = ballast
         self._options = options
         self._where = where
+        self._clock = clock
         self._receivers: list[Callable[[TsdbError], None]] = []
         """To be told when the log breaks."""
         self._changed = threading.Condition()
@@ -82,6 +94,8 @@ class Committer:
         self._blocked = 0
         """How many callers wait for room in the queue."""
         self._broken: str | None = None
+        self.trouble: LogTrouble | None = None
+        """Why nothing is written, if so."""
         self._stop_sync = threading.Event()
         self.counters = CommitCounters()
         self._threads = [threading.Thread(target=self._run, name="wal-commit", daemon=True)]
@@ -235,6 +249,7 @@ class Committer:
         except SyncFailed as error:
             self._break(f"syncing failed: {error}", group)
         else:
+            self.trouble = None
             # The newest first: who applies them in order is told last about the oldest, and can do all of them at once.
             for request in reversed(group):
                 request.done.set_result(None)
@@ -278,12 +293,18 @@ class Committer:
 
     def _refuse_full(self, group: Sequence[_Request]) -> None:
         self.counters.refused_full += len(group)
+        if self.trouble is None:
+            self.trouble = LogTrouble(
+                "full", "there is no space on the disk; writes resume when there is", self._now_ms()
+            )
         _refuse(group, self._full)
 
     def _break(self, reason: str, group: Sequence[_Request]) -> None:
         with self._changed:
             is_first = self._broken is None
             self._broken = self._broken or reason
+            if is_first:
+                self.trouble = LogTrouble("broken", reason, self._now_ms())
             self._changed.notify_all()
         self._stop_sync.set()
         if is_first:
@@ -306,6 +327,9 @@ class Committer:
                 self._writer.sync()
             except SyncFailed as error:
                 self._break(f"syncing failed: {error}", ())
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ns() // 1_000_000
 
     def _unavailable(self) -> TsdbError:
         return StorageUnavailable(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
@@ -73,6 +74,7 @@ class Wal:
             ballast=self._ballast,
             options=options,
             where=str(directory),
+            clock=clock,
         )
 
     @classmethod
@@ -203,7 +205,11 @@ class Wal:
         self._committer.on_broken(receive)
 
     def segments(self) -> list[tuple[str, SegmentFacts]]:
-        return [(str(segment_path(self._directory, each.number)), each) for each in self._index.describe()]
+        found, trouble = self._index.describe(), self._committer.trouble
+        if found and trouble is not None:
+            reason, state = trouble.reason, trouble.state
+            found[-1] = replace(found[-1], state=state, reason=reason, since_ms=trouble.since_ms, last_error=reason)
+        return [(str(segment_path(self._directory, each.number)), each) for each in found]
 
     def statistics(self) -> LogStatistics:
         segments, total_bytes = self._index.totals()

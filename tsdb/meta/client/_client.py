@@ -126,7 +126,7 @@ class MetaClient:
                 f"the answer to a change of the catalog was lost: {error}",
                 change=change.kind,
                 procedure=procedure_id,
-                hint="check whether it was made before you send it again",
+                hint=f"check whether it was made before you send it again: ADMIN procedure_state('{procedure_id}')",
             ) from error
         if "error" in answer:
             return ChangeMade(None, answer.get("revision", 0), error_from_json(answer["error"]))

@@ -80,6 +80,9 @@ def procedure_info_table(context: InformationContext) -> pa.Table:
         "end_time": [row.ended_ms for row in rows],
         "status": [row.status for row in rows],
         "lock_keys": [row.locks for row in rows],
+        "attempts": [row.attempts for row in rows],
+        "since": [row.since_ms for row in rows],
+        "last_error": [row.last_error for row in rows],
     }
     return build_table(information_schema_of("procedure_info"), len(rows), columns)
 

@@ -65,6 +65,11 @@ class ProcedureRow:
     started_ms: int
     ended_ms: int | None = None
     locks: str | None = None
+    attempts: int | None = None
+    """How often it was tried to finish it after it had been interrupted."""
+    since_ms: int | None = None
+    """When that failed for the first time."""
+    last_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tsdb.memory import MemoryReport
 from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.information_schema._cluster_view import ClusterView, OneNode
 from tsdb.query.session import Channel, Session
+from tsdb.store import RequestFacts
 from tsdb.telemetry import CacheStatistics
 
 
@@ -41,6 +42,8 @@ class Measured(Protocol):
     def compactions(self) -> list[CompactionRecord]: ...
 
     def wal_segments(self) -> list[tuple[str, SegmentFacts]]: ...
+
+    def storage_requests(self) -> list[RequestFacts]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import InformationContext, RunningStatement
 from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import CHARACTER_SET, COLLATION
-from tsdb.store import request_ledgers
 
 _MS_NS = 1_000_000
 
@@ -175,17 +174,23 @@ def flow_statistics_table(context: InformationContext) -> pa.Table:
 
 
 def storage_requests_table(context: InformationContext) -> pa.Table:
-    """What was asked of object stores since the server started, and what that costs by the configured prices."""
-    found = [(ledger, count) for ledger in request_ledgers() for count in ledger.counts()]
+    """What was asked of object stores since the start, what that costs by the configured prices, and how they are."""
+    found = context.regions.storage_requests()
     columns = {
-        "store": [ledger.store for ledger, _ in found],
-        "operation": [count.operation.value for _, count in found],
-        "purpose": [count.purpose.value for _, count in found],
-        "requests": [count.requests for _, count in found],
-        "errors": [count.errors for _, count in found],
-        "retries": [count.retries for _, count in found],
-        "bytes": [count.nbytes for _, count in found],
-        "estimated_cost": [ledger.prices.cost(count) for ledger, count in found],
+        "store": [each.store for each in found],
+        "operation": [each.operation for each in found],
+        "purpose": [each.purpose for each in found],
+        "requests": [each.requests for each in found],
+        "errors": [each.errors for each in found],
+        "retries": [each.retries for each in found],
+        "bytes": [each.nbytes for each in found],
+        "estimated_cost": [each.estimated_cost for each in found],
+        "state": [each.state for each in found],
+        "reason": [each.reason for each in found],
+        # Whose store has always been fine says nothing; this process knows when it began.
+        "since": [each.since_ms or (context.node.started_ms if each.node_id is None else None) for each in found],
+        "last_error": [each.last_error for each in found],
+        "node_id": [context.node.id if each.node_id is None else each.node_id for each in found],
     }
     return build_table(information_schema_of("storage_requests"), len(found), columns)
 

@@ -136,6 +136,7 @@ def compaction_history_table(context: InformationContext) -> pa.Table:
         "output_bytes": [each.output_bytes for each in records],
         "write_amplification": [each.amplification for each in records],
         "error": [each.error for each in records],
+        "node_id": [context.node.id if each.node_id is None else each.node_id for each in records],
     }
     return build_table(information_schema_of("compaction_history"), len(records), columns)
 
@@ -153,6 +154,7 @@ def wal_segments_table(context: InformationContext) -> pa.Table:
         "state": [facts.state for _, facts in segments],
         "reason": [facts.reason for _, facts in segments],
         "since": [facts.since_ms or None for _, facts in segments],
+        "last_error": [facts.last_error for _, facts in segments],
         "pinning_regions": [json.dumps(facts.pinning) for _, facts in segments],
         "node_id": [context.node.id if facts.node_id is None else facts.node_id for _, facts in segments],
     }

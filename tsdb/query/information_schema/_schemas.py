@@ -67,7 +67,7 @@ _COLUMNS: dict[str, str] = {
         semantic_type column_default? is_nullable column_type column_comment? srs_id:i64?""",
     "compaction_history": f"""compaction_id:u64 {_REGION} table_schema table_name state reason start_time:ts3
         end_time:ts3? duration_millis:u64? progress:f64 input_files:u64 output_files:u64 input_rows:u64 rows_written:u64
-        input_bytes:u64 output_bytes:u64 write_amplification:f64? error?""",
+        input_bytes:u64 output_bytes:u64 write_amplification:f64? error? node_id:u64?""",
     "engines": "engine support comment transactions xa savepoints",
     "events": """event_catalog event_schema event_name definer time_zone event_body event_definition event_type
         execute_at:ts0? interval_value:i64? interval_field? sql_mode starts:ts0? ends:ts0? status on_completion
@@ -99,7 +99,8 @@ _COLUMNS: dict[str, str] = {
         partition_expression? subpartition_expression? partition_description? table_rows:i64? avg_row_length:i64?
         data_length:i64? max_data_length:i64? index_length:i64? data_free:i64? create_time:ts0? update_time:ts0?
         check_time:ts0? checksum:i64? partition_comment? nodegroup? tablespace_name? tsdb_partition_id:u64?""",
-    "procedure_info": "procedure_id procedure_type start_time:ts3? end_time:ts3? status lock_keys?",
+    "procedure_info": """procedure_id procedure_type start_time:ts3? end_time:ts3? status lock_keys? attempts:u32?
+        since:ts3? last_error?""",
     "process_list": "id catalog schemas query client frontend start_timestamp:ts3 elapsed_time:dur",
     "processlist": "id:u64 user host db? command time:i64 state? info?",
     "profiling": """query_id:i64 seq:i64 state duration:f64 cpu_user:f64 cpu_system:f64 context_voluntary:i64
@@ -140,7 +141,8 @@ _COLUMNS: dict[str, str] = {
     "statistics": """table_catalog table_schema table_name non_unique:i64 index_schema index_name seq_in_index:i64
         column_name collation? cardinality:i64? sub_part:i64? packed? nullable index_type comment index_comment
         is_visible expression? tsdb_index_type?""",
-    "storage_requests": """store operation purpose requests:u64 errors:u64 retries:u64 bytes:u64 estimated_cost:f64""",
+    "storage_requests": """store operation purpose requests:u64 errors:u64 retries:u64 bytes:u64 estimated_cost:f64
+        state reason? since:ts3? last_error? node_id:u64?""",
     "table_constraints": """constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type
         enforced""",
     "table_privileges": "grantee table_catalog table_schema table_name privilege_type is_grantable",
@@ -152,7 +154,7 @@ _COLUMNS: dict[str, str] = {
         checksum:u64? create_options? table_comment? temporary?""",
     "views": """table_catalog table_schema table_name view_definition check_option? is_updatable? definer?
         security_type? character_set_client? collation_connection?""",
-    "wal_segments": """segment file_path size:u64 entries:u64 state reason since:ts3? pinning_regions:json
+    "wal_segments": """segment file_path size:u64 entries:u64 state reason since:ts3? last_error? pinning_regions:json
         node_id:u64?""",
 }
 

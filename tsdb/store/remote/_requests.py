@@ -4,6 +4,7 @@
   and for a limited time.
 - A store that did not answer any attempt is regarded as down: until a request succeeds, each gets one attempt, so that
   callers learn of it at once and nobody queues up behind a store that is gone.
+- The ledger knows whether the store is down or refuses, since when, and the last error.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tsdb.clock import Clock
-from tsdb.store._errors import ObjectExists, ObjectNotFound, StoreUnreachable
-from tsdb.store._usage import Operation, RequestLedger
+from tsdb.store._errors import ObjectExists, ObjectNotFound, StoreMisconfigured, StoreUnreachable
+from tsdb.store._usage import Operation, RequestLedger, StoreState
 from tsdb.store.remote._failures import Failure, explain
 from tsdb.store.remote._operator import RemoteTuning
 from tsdb.telemetry import get_logger
@@ -25,7 +26,13 @@ T = TypeVar("T")
 _jitter = random.Random()
 """Of its own: threads in the background leave the generator of the module, and seeds of it, to the program."""
 
+_MS_NS = 1_000_000
+
 _log = get_logger("tsdb.store")
+
+
+class _TooBusy(StoreUnreachable):
+    """The service was not asked: there are too many requests already."""
 
 
 class RequestFailed(Exception):
@@ -55,12 +62,11 @@ class Requests:
         self._clock = clock
         self._wait = wait or threading.Event().wait
         self._free = threading.BoundedSemaphore(tuning.requests_max)
-        self._is_down = False
 
     @property
     def is_down(self) -> bool:
         """Whether the last request was given up."""
-        return self._is_down
+        return self.ledger.condition.state is StoreState.DOWN
 
     def run(
         self,
@@ -83,7 +89,7 @@ class Requests:
                 self.ledger.add(operation, is_retry=number > 1, nbytes=size(value))
                 self._recover()
                 return value
-            self.ledger.add(operation, is_error=_is_trouble(failure), is_retry=number > 1)
+            self._count_failure(operation, failure, is_retry=number > 1)
             if not self._is_over(failure, number, began_ns):
                 self._wait(self._pause(number))
                 number += 1
@@ -104,6 +110,7 @@ class Requests:
             self.ledger.add(operation, nbytes=nbytes)
             return value
         self.ledger.add(operation, is_error=True)
+        self.ledger.note_error(str(failure.error))
         try:
             raise failure.error from None
         finally:
@@ -112,19 +119,18 @@ class Requests:
     def _is_over(self, failure: Failure, number: int, began_ns: int) -> bool:
         """Whether a request that failed is not repeated."""
         if not failure.is_temporary:
-            self._recover()
+            self._note_answer(failure)
             return True
         elapsed_seconds = (self._clock.monotonic_ns() - began_ns) / 1e9
         is_late = elapsed_seconds >= self._tuning.retry_seconds_max
-        if self._is_down or is_late or number >= self._tuning.attempts_max:
+        if self.is_down or is_late or number >= self._tuning.attempts_max:
             self._give_up(failure)
             return True
         return False
 
     def _limited(self, attempt: Callable[[], T]) -> T:
         if not self._free.acquire(timeout=self._tuning.retry_seconds_max):
-            busy = StoreUnreachable(f"too many requests to {self._place} are in progress")
-            raise RequestFailed(Failure(busy, is_temporary=False))
+            raise RequestFailed(Failure(_TooBusy(f"too many requests to {self._place} are in progress"), False))
         try:
             return attempt()
         finally:
@@ -149,15 +155,30 @@ class Requests:
         longest = min(self._tuning.delay_max_seconds, self._tuning.delay_min_seconds * 2.0**number)
         return _jitter.uniform(self._tuning.delay_min_seconds, longest)
 
+    def _count_failure(self, operation: Operation, failure: Failure, *, is_retry: bool) -> None:
+        is_trouble = _is_trouble(failure)
+        self.ledger.add(operation, is_error=is_trouble, is_retry=is_retry)
+        if is_trouble:
+            self.ledger.note_error(str(failure.error))
+
     def _give_up(self, failure: Failure) -> None:
-        if not self._is_down:
+        if self._enter(StoreState.DOWN, str(failure.error)):
             _log.warning("an object store does not answer", store=self.ledger.store, error=failure.error)
-        self._is_down = True
+
+    def _note_answer(self, failure: Failure) -> None:
+        """Note that the service answered, although not with success."""
+        if isinstance(failure.error, StoreMisconfigured):
+            if self._enter(StoreState.REFUSING, str(failure.error)):
+                _log.warning("an object store refuses requests", store=self.ledger.store, error=failure.error)
+        elif not isinstance(failure.error, _TooBusy):
+            self._recover()
 
     def _recover(self) -> None:
-        if self._is_down:
+        if self.ledger.condition.state is not StoreState.OK and self._enter(StoreState.OK):
             _log.info("an object store answers again", store=self.ledger.store)
-        self._is_down = False
+
+    def _enter(self, state: StoreState, reason: str | None = None) -> bool:
+        return self.ledger.enter(state, self._clock.now_ns() // _MS_NS, reason)
 
 
 def _is_trouble(failure: Failure) -> bool:

@@ -191,6 +191,8 @@ def test_an_outage_delays_writes_and_loses_none(world: World) -> None:
     facts = engine.wal_segments()[-1][1]
     assert (facts.state, facts.entries, facts.since_ms) == ("unshipped", 1, state.failing_since_ms)
     assert "the object store fails: the service answered 500" in facts.reason
+    assert facts.last_error is not None
+    assert "the service answered 500" in facts.last_error
     assert times(engine) == {1}
     world.store.up()
     writer.join(30)

@@ -452,4 +452,6 @@ class SharedLog:
             reason = f"the object store fails: {state.last_error}"
         now_ms = self._clock.now_ns() // 1_000_000
         since_ms = state.failing_since_ms or now_ms - shipper.lag_ns // 1_000_000
-        return SegmentFacts(segment_number(self._term + 1, 0) - 1, size, entries, since_ms, "unshipped", reason, ())
+        number = segment_number(self._term + 1, 0) - 1
+        last_error = state.last_error if shipper.broken is None else str(shipper.broken)
+        return SegmentFacts(number, size, entries, since_ms, "unshipped", reason, (), last_error=last_error or None)

@@ -51,7 +51,9 @@ class SkippedObject:
     def describe(self) -> SegmentFacts:
         reason = f"given up by {self.by}, its entries are lost: {self.problem}"
         number = segment_number(self.term, self.number)
-        return SegmentFacts(number, 0, 0, self.since_ms, "skipped", reason, (), node_id=self.node)
+        return SegmentFacts(
+            number, 0, 0, self.since_ms, "skipped", reason, (), node_id=self.node, last_error=self.problem
+        )
 
 
 class SkippedObjects:
