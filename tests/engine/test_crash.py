@@ -70,7 +70,6 @@ STARTING = (
     "drop.before_delete",
     "drop.after_delete",
     *sst.CRASH_POINTS,
-    *index.CRASH_POINTS,
     *flush.CRASH_POINTS,
 )
 """Places that a start passes which finds a torn log, a region to drop and more rows than fit into memory."""
