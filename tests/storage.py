@@ -2,8 +2,9 @@
 With `cluster` and `partitioned` they are those of frontends (`tests/through_frontend.py`).
 
 Suites do not know about it: what a suite opens in a directory, or starts as a server, gets a root in a bucket of moto,
-which is that of the directory whenever it is opened again. There is no file cache, so every read of a file is a
-request, and databases in this process are flushed after each write, so that there are files to read.
+which is that of the directory whenever it is opened again; what a suite opens in memory gets one of its own. There is
+no file cache, so every read of a file is a request, and databases in this process are flushed after each write, so that
+there are files to read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import tsdb.components._local as local_databases
 from tests.store.services import S3Server, running_s3
 from tsdb.components import LocalDatabase, LocalOptions
 from tsdb.kv import KvStore
-from tsdb.store import LocalStore, ObjectStore
+from tsdb.store import LocalStore, MemoryStore, ObjectStore
 from tsdb.units import Size
 
 _MODE = os.environ.get("TSDB_TEST_STORAGE", "")
@@ -71,6 +72,8 @@ def install() -> None:
     ) -> LocalDatabase:
         if isinstance(store, LocalStore):
             store = shared_s3().store(root_of(store.root))
+        elif isinstance(store, MemoryStore):
+            store = shared_s3().store()
         options = options or LocalOptions()
         options = replace(options, engine=replace(options.engine, global_write_buffer_size=_BUFFER))
         return open_local(store, kv, wal_directory, options=options, **more)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import storage
 from tests.database.cases import open_case_database
 from tsdb.database import Affected, Channel, Database, Session, read_all
 from tsdb.errors import TsdbError
@@ -104,6 +105,9 @@ def answer(database: Database, text: str, session: Session) -> str:
 
 def main(channel: str, *names: str) -> None:
     """Run statements of `STATEMENTS`, each on a table of two rows."""
+    if storage.IN_S3:
+        storage.install()
+        storage.shared_s3()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     with tempfile.TemporaryDirectory() as directory:
         opened = open_case_database(Path(directory))

@@ -12,6 +12,7 @@ from tests.engine.reads import scan_batches
 from tsdb.clock import Clock
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.log import LogStore
+from tsdb.engine.reading import RowFilter
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.snapshot import sources_of
 from tsdb.engine.rows.merge import Merge, Selection
@@ -111,12 +112,12 @@ def read(engine: Engine, region: RegionId = REGION) -> list[Row]:
     return rows
 
 
-def scan(engine: Engine, region: RegionId = REGION) -> list[Row]:
-    """Return every visible row, times as integers, as a query gets them."""
+def scan(engine: Engine, region: RegionId = REGION, *, filter: RowFilter = None) -> list[Row]:
+    """Return every visible row that fulfils a condition, times as integers, as a query gets them."""
     snapshot = engine.snapshot(region)
     time = snapshot.schema.time.name
     rows: list[Row] = []
-    for batch in scan_batches(snapshot, [column.name for column in snapshot.schema.columns]):
+    for batch in scan_batches(snapshot, [column.name for column in snapshot.schema.columns], filter):
         times = batch.column(time).cast(pa.int64()).to_pylist()
         others = batch.drop_columns([time]).to_pylist() if batch.num_columns > 1 else [{}] * batch.num_rows
         rows += [{**row, time: at} for row, at in zip(others, times, strict=True)]

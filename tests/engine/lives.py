@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,15 +20,21 @@ from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.log import LogStore
 from tsdb.engine.manifest import data_path, index_path
 from tsdb.engine.region.context import EngineOptions
+from tsdb.engine.region.snapshot import ttl_cutoff
+from tsdb.engine.tuning import EngineTuning, IndexTuning
 from tsdb.engine.wal import Wal, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.model import (
     AddColumn,
+    FulltextIndex,
     OpType,
     RegionId,
     RegionOptions,
+    RegionSchema,
     RenameColumn,
     SchemaChange,
+    Semantic,
+    SkippingIndex,
     TimeRange,
     WidenColumn,
     region_id,
@@ -41,9 +47,20 @@ APPEND = region_id(2, 0)
 DROPPED = region_id(3, 0)
 CHANGED = region_id(4, 0)
 """A region that comes into append mode."""
+EXPIRING = region_id(5, 0)
+"""A region with a time to live, and with texts that are indexed."""
 DAY_MS = 86_400_000
+LASTING_MS = 1 << 42
+"""A time in the next century: no row from then expires."""
 
-OPTIONS = EngineOptions(num_workers=1, max_background_jobs=2, manifest_checkpoint_distance=2)
+OPTIONS = EngineOptions(
+    num_workers=1,
+    max_background_jobs=2,
+    manifest_checkpoint_distance=2,
+    index_memory_size=Size(16),
+    tuning=EngineTuning(index=IndexTuning(series_min=1, page_series=1, page_values=1)),
+)
+"""Data files of a few series have inverted indexes, whose values are sorted on disk."""
 WAL_OPTIONS = WalSettings(
     file_size=Size(3000),
     sync_write=True,
@@ -72,7 +89,7 @@ def open_life(
     return Engine.open(
         store or LocalStore(root / "store", files=files),
         log or Wal.open(root / "wal", wal_options, files, clock)[0],
-        options=options,
+        options=replace(options, index_intermediate_path=root / "spill"),
         clock=clock,
         on_fatal=on_fatal,
         has_housekeeping=False,
@@ -133,6 +150,8 @@ class Shown:
     fields: list[str]
     is_append: bool
     rows: list[Row] = field(default_factory=list)
+    has_ttl: bool = False
+    """Only rows that last are seen."""
 
 
 Model = dict[RegionId, Shown]
@@ -155,14 +174,23 @@ def see(engine: Engine) -> Sight:
     for region in engine.region_ids():
         version = engine._region(region).version
         shown = Shown([column.name for column in version.schema.fields], version.options.append_mode)
-        shown.rows = read(engine, region)
+        shown.has_ttl = version.options.ttl is not None
+        cutoff = ttl_cutoff(engine.context, version)
+        shown.rows = [row for row in read(engine, region) if cutoff is None or row["ts"] >= cutoff]
         found[region] = shown
     return see_model(found)
 
 
 def see_model(model: Model) -> Sight:
     return {
-        region: ([*sorted(shown.fields), *(["append mode"] if shown.is_append else [])], _comparable(shown.rows))
+        region: (
+            [
+                *sorted(shown.fields),
+                *(["append mode"] if shown.is_append else []),
+                *(["time to live"] if shown.has_ttl else []),
+            ],
+            _comparable(shown.rows),
+        )
         for region, shown in model.items()
     }
 
@@ -218,13 +246,14 @@ def unknown_files(engine: Engine) -> set[str]:
     return there ^ known
 
 
-def create(region: RegionId, *, options: RegionOptions | None = None) -> Step:
+def create(region: RegionId, *, options: RegionOptions | None = None, schema: RegionSchema = SCHEMA) -> Step:
     def apply(model: Model) -> None:
-        model.setdefault(region, Shown(["a", "b"], options is not None and options.append_mode))
+        fields = [column.name for column in schema.fields]
+        model.setdefault(region, Shown(fields, options is not None and options.append_mode))
 
     return Step(
         f"create {region >> 32}",
-        lambda engine: engine.create_region(region, directory_of(region), SCHEMA, options),
+        lambda engine: engine.create_region(region, directory_of(region), schema, options),
         apply,
     )
 
@@ -240,6 +269,7 @@ def put(region: RegionId, rows: list[Row]) -> Step:
             shown.rows += made
         else:
             shown.rows = list({_key(row): row for row in (*shown.rows, *made)}.values())
+        _let_expire(shown)
 
     return Step(f"put {region >> 32}", run, apply)
 
@@ -289,8 +319,25 @@ def _alter(region: RegionId, change: SchemaChange, apply: Callable[[Model], None
 def set_options(region: RegionId, options: RegionOptions) -> Step:
     def apply(model: Model) -> None:
         model[region].is_append |= options.append_mode
+        model[region].has_ttl = options.ttl is not None
+        _let_expire(model[region])
 
     return Step(f"set options {region >> 32}", lambda engine: engine.set_options(region, options).result(30), apply)
+
+
+def _let_expire(shown: Shown) -> None:
+    if shown.has_ttl:
+        shown.rows = [row for row in shown.rows if row["ts"] >= LASTING_MS]
+
+
+def expire() -> Step:
+    """Remove the files of which every row has expired."""
+
+    def run(engine: Engine) -> None:
+        engine.housekeeping.expire()
+        settle_workers(engine)
+
+    return Step("expire", run)
 
 
 def truncate(region: RegionId) -> Step:
@@ -460,6 +507,7 @@ def scripted() -> list[Step]:
         quarantine(APPEND),
         give_up(APPEND, TimeRange(19 * DAY_MS, 21 * DAY_MS)),
         *_into_append_mode(rows),
+        *_expiring(rows),
         close(),
     ]
 
@@ -480,6 +528,38 @@ def _into_append_mode(rows: Rows) -> Iterator[Step]:
     yield flush(CHANGED)
     yield truncate_files(CHANGED, TimeRange(8 * DAY_MS, 10 * DAY_MS))
     yield put(CHANGED, rows.make(("a", 1)))
+
+
+def _expiring(rows: Rows) -> Iterator[Step]:
+    """A region whose old rows are hidden by a time to live, then removed by it, so that they do not come back."""
+    schema = RegionSchema.create(
+        [
+            *((column.name, column.type, column.semantic) for column in SCHEMA.columns),
+            ("s", pa.string(), Semantic.FIELD),
+        ]
+    )
+    options = RegionOptions(
+        skipping=tuple(SkippingIndex(column.id, 2, 0.01) for column in schema.fields),
+        fulltext=(FulltextIndex(schema.by_name["s"].id, 2, 0.01, "English", False),),
+    )
+    retained = replace(options, ttl=Duration.of_seconds(3600))
+    yield create(EXPIRING, options=options, schema=schema)
+    yield put(EXPIRING, rows.make(("a", 0), ("b", 0), ("c", DAY_MS), s="disk full"))
+    yield flush(EXPIRING)
+    yield put(EXPIRING, rows.make(("a", 0), ("a", LASTING_MS), ("b", LASTING_MS), ("d", LASTING_MS + 1), s="all well"))
+    yield flush(EXPIRING)
+    yield set_options(EXPIRING, retained)
+    yield put(EXPIRING, rows.make(("a", 1), ("a", LASTING_MS), ("e", LASTING_MS), s=None))
+    yield delete(EXPIRING, rows.make(("b", 0), ("b", LASTING_MS)))
+    yield expire()
+    yield flush(EXPIRING)
+    yield expire()
+    yield compact(EXPIRING)
+    yield put(EXPIRING, rows.make(("a", LASTING_MS + 2), s="again"))
+    yield set_options(EXPIRING, options)
+    yield put(EXPIRING, rows.make(("f", 0), ("f", LASTING_MS), s="disk full again"))
+    yield flush(EXPIRING)
+    yield compact(EXPIRING)
 
 
 def torn_segment(root: Path) -> None:

@@ -23,7 +23,7 @@ from tests.engine import crash_child, lives
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import manifest, sst, wal
+from tsdb.engine import index, manifest, sst, wal
 from tsdb.engine.region import (
     change,
     closing,
@@ -45,6 +45,7 @@ ANNOUNCED = (
     *wal.CRASH_POINTS,
     *manifest.CRASH_POINTS,
     *sst.CRASH_POINTS,
+    *index.CRASH_POINTS,
     *flush.CRASH_POINTS,
     *change.CRASH_POINTS,
     *trim.CRASH_POINTS,
@@ -118,6 +119,11 @@ def check_promises(root: Path, acknowledged: int) -> Sight:
     assert not engine.quarantined
     seen = lives.see(engine)
     assert seen in SIGHTS[acknowledged : acknowledged + 2]
+    for region in engine.region_ids():
+        verified = engine.verify(region).result(30)
+        assert not verified.damaged
+        assert not verified.index_damaged
+    assert not list(root.glob("spill/*")), "what a build of an index left"
     engine.close(flush=False)
 
     engine = lives.open_life(root)

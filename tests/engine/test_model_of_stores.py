@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from tests.engine.harness import REGION, open_engine
-from tests.engine.test_model import EXAMPLES, SMALL, STEPS, RegionModel
+from tests.engine.test_model import EXAMPLES, STEPS, RegionModel
 from tests.store.faulty_store import FaultyStore
 from tsdb.engine import Engine
+from tsdb.engine.errors import StorageUnavailable
 from tsdb.errors import TsdbError
 from tsdb.model import AddColumn, ColumnExists
-from tsdb.store import CachedStore, FileCache, MemoryStore
+from tsdb.store import CachedStore, FileCache, MemoryStore, StoreError
 
 CACHE_BYTES = 20_000
 FAULTS = st.sampled_from(["fail", "lose_reply", "shorten"])
@@ -33,7 +34,7 @@ class StoreModel(RegionModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.remote = FaultyStore(MemoryStore())
+        self.remote = FaultyStore(MemoryStore(clock=self.clock))
         self.cache: FileCache | None = None
 
     def open(self) -> Engine:
@@ -41,7 +42,7 @@ class StoreModel(RegionModel):
             self.cache.close()
         self.cache = FileCache(self.root / "cache", CACHE_BYTES, free_bytes_min=0)
         store = CachedStore(self.remote, self.cache)
-        return open_engine(self.root, options=SMALL, ids=self.ids, store=store)
+        return open_engine(self.root, options=self.options, ids=self.ids, clock=self.clock, store=store)
 
     def teardown(self) -> None:
         super().teardown()
@@ -62,13 +63,40 @@ class StoreModel(RegionModel):
     def write_files_with_a_fault(self, kind: str, operation: str, nth: int, compacts: bool) -> None:
         start = self.engine.compact if compacts else self.engine.flush
         self._with_fault(kind, operation, nth, lambda: start(REGION).result(30))
+        if compacts:
+            self.model.let_expired_go()
         self.model.flush()
+
+    @rule(kind=FAULTS, operation=st.sampled_from(["any", "put", "get", "get_range"]), nth=st.integers(1, 3))
+    def write_an_index_with_a_fault(self, kind: str, operation: str, nth: int) -> None:
+        """A file goes on without its index."""
+        getattr(self.remote, kind)(operation, ".idx", nth=nth)
+        self.engine.flush(REGION).result(30)
+        self.remote.up()
+        self.model.flush()
+
+    @rule(kind=FAULTS, nth=st.integers(1, 3), times=st.integers(1, 5))
+    def read_indexes_with_faults(self, kind: str, nth: int, times: int) -> None:
+        """Queries are answered without what cannot be read, or with an error if there is no other way."""
+        getattr(self.remote, kind)("any", ".idx", nth=nth, times=times)
+        with suppress(StoreError, StorageUnavailable):
+            for name in self.model.kinds:
+                for value in {row[name] for row in self.model.visible() if row[name] == row[name]} - {None}:
+                    self._check_filter(name, value)
+        self.remote.up()
+
+    @rule(kind=FAULTS, nth=st.integers(1, 3))
+    def expire_with_a_fault(self, kind: str, nth: int) -> None:
+        getattr(self.remote, kind)("any", nth=nth)
+        self.engine.housekeeping.expire()
+        self.engine._region(REGION).worker.call(lambda: None).result(30)
+        self.remote.up()
+        self.model.let_expired_go()
 
     @rule(kind=FAULTS, operation=OPERATIONS, nth=st.integers(1, 4))
     def truncate_with_a_fault(self, kind: str, operation: str, nth: int) -> None:
         self._with_fault(kind, operation, nth, lambda: self.engine.truncate(REGION).result(30))
-        self.model.rows.clear()
-        self.model.flushed.clear()
+        self.model.clear()
 
     @rule(kind=FAULTS, operation=OPERATIONS, nth=st.integers(1, 4))
     def add_column_with_a_fault(self, kind: str, operation: str, nth: int) -> None:

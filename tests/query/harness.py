@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.engine.harness import batch_of, open_engine
+from tests.storage import store_of
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine import Engine, region_directory
 from tsdb.model import (
@@ -153,7 +154,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @contextmanager
 def world(root: Path, options: QueryEngineOptions | None = None, clock: Clock | None = None) -> Iterator[World]:
-    made = World(open_engine(root, clock=clock), options, clock)
+    made = World(open_engine(root, clock=clock, store=store_of(root)), options, clock)
     try:
         yield made
     finally:

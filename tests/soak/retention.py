@@ -17,6 +17,7 @@ import httpx
 import numpy as np
 
 from tests.soak.check import Reader
+from tests.soak.control import Span
 
 CLIENTS = 6
 ROWS = 300
@@ -26,6 +27,7 @@ SLACK_MS = 3000
 """What is so close to the age of its end is not asked for: the clock of the server runs on."""
 PAST_MS = 200 * 1000
 """How far back rows that are kept reach."""
+STALL_SECONDS_MIN = 1.0
 TABLES = (
     f"CREATE TABLE expiring (host STRING, ts TIMESTAMP TIME INDEX, v BIGINT, PRIMARY KEY (host))"
     f" WITH (ttl = '{TTL_SECONDS}s', 'compaction.twcs.time_window' = '20s')",
@@ -47,8 +49,8 @@ class Life:
     done: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
     """How long the slowest answer of each kind took, in seconds."""
-    stall_seconds: float = 0.0
-    """The longest time in which nobody got an answer."""
+    stalls: list[Span] = field(default_factory=list)
+    """Times of more than a second in which nobody got an answer."""
     failures: list[AssertionError | httpx.HTTPError] = field(default_factory=list)
 
     def run(self, seconds: float, watch: Callable[[], None]) -> None:
@@ -89,7 +91,8 @@ class Life:
         with self._lock:
             self.done[kind] += 1
             self.slowest[kind] = max(self.slowest.get(kind, 0.0), now - started)
-            self.stall_seconds = max(self.stall_seconds, now - self._answered)
+            if now - self._answered > STALL_SECONDS_MIN:
+                self.stalls.append((self._answered, now))
             self._answered = now
 
 

@@ -21,7 +21,7 @@ from tsdb.engine.index._inverted import (
 from tsdb.engine.index._options import IndexOptions
 from tsdb.engine.index._pages import PagedBlob, directory_blob, encode_pages
 from tsdb.engine.index._postings import Postings
-from tsdb.engine.index._spill import clean_spills
+from tsdb.engine.index._spill import CRASH_POINTS, clean_spills
 from tsdb.engine.index._text import (
     BITMAP_BYTES,
     FULLTEXT,
@@ -40,6 +40,7 @@ from tsdb.engine.index._text import (
 __all__ = [
     "BITMAP_BYTES",
     "BLOOM",
+    "CRASH_POINTS",
     "FULLTEXT",
     "INVERTED",
     "BloomBuilder",

@@ -21,6 +21,9 @@ import pyarrow.compute as pc
 
 from tsdb.engine.index._options import IndexOptions
 from tsdb.engine.index._postings import Postings, join_postings, sort_postings
+from tsdb.store import crash_point
+
+CRASH_POINTS = ("index.spill.after_run", "index.spill.before_merge", "index.spill.before_remove")
 
 _PREFIX = "tsdb-index-"
 _BLOCK_VALUES = 4096
@@ -49,7 +52,10 @@ def iter_postings(values: pa.Array, options: IndexOptions) -> Iterator[Postings]
         bounds = np.linspace(0, len(values), count + 1).astype(np.int64).tolist()
         for number, (start, stop) in enumerate(pairwise(bounds)):
             _write_run(directory / f"{number}.run", sort_postings(values.slice(start, stop - start), start))
+            crash_point("index.spill.after_run")
+        crash_point("index.spill.before_merge")
         yield from _merge([_Run(directory / f"{number}.run") for number in range(count)])
+        crash_point("index.spill.before_remove")
 
 
 @contextmanager

@@ -7,7 +7,12 @@ from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, estimate_row_bytes, plan
 from tsdb.engine.sst._types import check_storable, storage_type
 from tsdb.engine.sst._write import WrittenFile, delete_files, ignore_rows, write_sst
 
-CRASH_POINTS = ("sst.write.before_parquet", "sst.write.after_parquet", "sst.write.after_index")
+CRASH_POINTS = (
+    "sst.write.before_parquet",
+    "sst.write.after_parquet",
+    "sst.write.before_index",
+    "sst.write.after_index",
+)
 """The places of a write where a test can end the process."""
 
 __all__ = [

@@ -306,6 +306,7 @@ def _write_index(
         # Directories are read first, and with one request if they are at the end.
         directories = {directory_blob(name): directory for name, (_, directory) in indexes.items()}
         parts = encode_index(file_id, {**blobs, **series, **directories})
+        crash_point("sst.write.before_index")
         store.put(path, parts)
     except (StoreError, OSError, pa.ArrowException) as error:
         _log.warning("the index of a data file cannot be written, queries of it will be slower: %s", error)
@@ -330,8 +331,11 @@ def _filter_builders(schema: RegionSchema, options: RegionOptions, index: IndexO
 
 
 def _encode_tags(block: SeriesBlock, schema: RegionSchema, options: IndexOptions) -> dict[str, tuple[bytes, bytes]]:
-    """Return the inverted indexes of the tags, with their directories; a file of few series has none."""
-    if len(block) < options.tuning.series_min:
+    """Return the inverted indexes of the tags, with their directories; a file of few series has none.
+
+    What they find is looked up in the pages of the series block, so they are of no use if that is one piece.
+    """
+    if len(block) < options.tuning.series_min or len(block) <= options.tuning.page_series:
         return {}
     tags = block.table.read_tags()
     indexable = [tag for tag in schema.tags if is_indexable(tag.type) and tag.name != METRIC_LABELS]
