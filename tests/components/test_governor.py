@@ -77,3 +77,15 @@ def test_what_workers_hold_counts(name: str) -> None:
     assert server.owner.shares == [LEAST_SHARE]
     report = server.governor.report()
     assert (report.held_bytes, report.limit_bytes, report.share, report.since_ms) == (1001, LIMIT, LEAST_SHARE, 7)
+
+
+def test_an_owner_that_comes_later_is_told_what_there_is() -> None:
+    early, late = Owner(), Owner()
+    owners = [early]
+    governor = MemoryGovernor(LIMIT, lambda: owners, resident=lambda: 1001, now_ms=lambda: 7)
+    governor.look()
+    owners.append(late)
+    assert late.shares == []
+    governor.look()
+    governor.look()
+    assert late.shares == [LEAST_SHARE] == early.shares

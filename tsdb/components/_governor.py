@@ -49,7 +49,10 @@ _STEPS = counter(
 
 
 class MemoryGovernor:
-    """Watches memory while the server is ready. Everything happens on its event loop, but for giving memory back."""
+    """Watches memory, also while the log is replayed.
+
+    Everything happens on its event loop, but for giving memory back.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,8 @@ class MemoryGovernor:
         self._step = 0
         """Which of `SHARES` the owners have."""
         self._calm_looks = 0
+        self._known: list[MemoryOwner] = []
+        """The owners at the last look: one that has come since does not know how much it may use."""
         self._task: asyncio.Task[None] | None = None
         self._since_ms = now_ms()
         _LIMIT.set(limit_bytes)
@@ -123,9 +128,18 @@ class MemoryGovernor:
             self._calm_looks = 0
             wanted = max(self._step - 1, 0)
         is_tighter = wanted > self._step
+        self._tell_new()
         if wanted != self._step:
             self._change(wanted, held)
         return is_tighter or held > self._limit_bytes
+
+    def _tell_new(self) -> None:
+        owners = list(self._owners())
+        if self._step:
+            for owner in owners:
+                if not any(owner is each for each in self._known):
+                    owner.limit_memory(SHARES[self._step])
+        self._known = owners
 
     def _change(self, step: int, held: int) -> None:
         if step > self._step:
