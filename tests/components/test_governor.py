@@ -89,3 +89,13 @@ def test_an_owner_that_comes_later_is_told_what_there_is() -> None:
     governor.look()
     governor.look()
     assert late.shares == [LEAST_SHARE] == early.shares
+
+
+def test_pages_that_no_process_has_of_its_own_are_counted() -> None:
+    workers = Owner(MemoryUse("fast_workers", 200))
+    governor = MemoryGovernor(LIMIT, lambda: [workers], resident=lambda: 500, whole=lambda: 790, now_ms=lambda: 7)
+    assert governor.report().held_bytes == 700
+    governor.compare()
+    report = governor.report()
+    assert report.held_bytes == 790
+    assert {each.owner: each.bytes for each in report.uses} == {"fast_workers": 200, "worker_pages": 90}
