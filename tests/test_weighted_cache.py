@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.weighted_cache import WeightedCache
+from tsdb.weighted_cache import KnownResults, WeightedCache
 
 
 def repeated(calls: list[int], *, weight_max: int) -> WeightedCache[int, str]:
@@ -64,3 +64,33 @@ def test_threads_share_it() -> None:
         found = list(threads.map(cache, [count % 97 for count in range(5000)]))
     assert [len(text) for text in found] == [count % 97 for count in range(5000)]
     assert cache.weight == sum(entry.weight for entry in cache._entries.values()) <= 500
+
+
+def test_a_cache_with_less_room_evicts_at_once_and_grows_again() -> None:
+    calls: list[int] = []
+    cache = repeated(calls, weight_max=10)
+    for count in (3, 4, 3):
+        cache(count)
+    cache.limit_to(0.5)
+    assert (len(cache), cache.weight, cache.weight_max) == (1, 3, 5)
+    cache(4)
+    cache.limit_to(1.0)
+    for count in (3, 4, 3, 4):
+        cache(count)
+    assert cache.weight == 7
+
+
+def test_all_caches_of_the_process_are_one_owner_of_memory() -> None:
+    caches = [
+        WeightedCache(lambda count: "x" * count, weigh=lambda _, text: len(text), weight_max=size, owner="test_caches")
+        for size in (10, 30)
+    ]
+    known = KnownResults(0.5)
+    caches[0](4)
+    caches[1](12)
+    assert [use for use in known.memory_use() if use.owner == "test_caches"] == [("test_caches", 16, 20)]
+    known.limit_memory(0.5)
+    assert [use for use in known.memory_use() if use.owner == "test_caches"] == [("test_caches", 0, 9)]
+    assert {"log_schemas", "regular_expressions"} <= {use.owner for use in known.memory_use()}
+    KnownResults()
+    assert [cache.weight_max for cache in caches] == [10, 30]

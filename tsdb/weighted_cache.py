@@ -3,16 +3,26 @@
 `functools.lru_cache` bounds the number of entries. Where a client chooses the size of an entry (the columns of a wide
 table, a long regular expression), a thousand entries can take gigabytes. Here each entry has a weight, and the cache a
 bound on their sum.
+
+These caches belong to the process and not to one of its databases. `KnownResults` is what owns all of them together.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+import weakref
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, TypeVar
+
+from tsdb.memory import MemoryUse
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+OWNER = "results"
+"""The owner of caches that are not named."""
 
 
 class _Entry(Generic[V]):
@@ -32,14 +42,19 @@ class WeightedCache(Generic[K, V]):
     Two threads may compute the same result.
     """
 
-    def __init__(self, compute: Callable[[K], V], *, weigh: Callable[[K, V], int], weight_max: int) -> None:
+    def __init__(
+        self, compute: Callable[[K], V], *, weigh: Callable[[K, V], int], weight_max: int, owner: str = OWNER
+    ) -> None:
+        """`owner` is what the cache counts as in `information_schema.memory_usage`."""
         self._compute = compute
         self._weigh = weigh
-        self._weight_max = weight_max
+        self._weight_max = self._full_weight = weight_max
+        self.owner = owner
         self._lock = threading.Lock()
         self._entries: dict[K, _Entry[V]] = {}
         """Oldest first."""
         self._weight = 0
+        _caches.add(self)
 
     def __call__(self, key: K) -> V:
         entry = self._entries.get(key)
@@ -58,12 +73,22 @@ class WeightedCache(Generic[K, V]):
         """The sum of the weights of all entries."""
         return self._weight
 
+    @property
+    def weight_max(self) -> int:
+        """What the entries may weigh at the moment."""
+        return self._weight_max
+
+    def limit_to(self, part: float) -> None:
+        """Keep at most this part of the weight that the cache was made for, from now on."""
+        with self._lock:
+            self._weight_max = int(self._full_weight * part)
+            while self._weight > self._weight_max:
+                self._evict_or_spare()
+
     def _keep(self, key: K, value: V) -> None:
         weight = self._weigh(key, value)
-        if weight > self._weight_max:
-            return
         with self._lock:
-            if key in self._entries:
+            if key in self._entries or weight > self._weight_max:
                 return
             while self._weight + weight > self._weight_max:
                 self._evict_or_spare()
@@ -78,3 +103,28 @@ class WeightedCache(Generic[K, V]):
             self._entries[oldest] = entry
         else:
             self._weight -= entry.weight
+
+
+_caches: weakref.WeakSet[WeightedCache[Any, Any]] = weakref.WeakSet()
+"""Of this process."""
+
+
+class KnownResults:
+    """All caches of the process, as owners of memory."""
+
+    def __init__(self, part: float = 1.0) -> None:
+        """Each cache may hold this part of what it was made for."""
+        self._part = part
+        self.limit_memory(1.0)
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        used, most = Counter[str](), Counter[str]()
+        for cache in list(_caches):
+            used[cache.owner] += cache.weight
+            most[cache.owner] += cache.weight_max
+        for owner in sorted(most):
+            yield MemoryUse(owner, used[owner], most[owner])
+
+    def limit_memory(self, share: float) -> None:
+        for cache in list(_caches):
+            cache.limit_to(self._part * share)

@@ -77,3 +77,25 @@ def test_what_workers_hold_counts(name: str) -> None:
     assert server.owner.shares == [LEAST_SHARE]
     report = server.governor.report()
     assert (report.held_bytes, report.limit_bytes, report.share, report.since_ms) == (1001, LIMIT, LEAST_SHARE, 7)
+
+
+def test_an_owner_that_comes_later_is_told_what_there_is() -> None:
+    early, late = Owner(), Owner()
+    owners = [early]
+    governor = MemoryGovernor(LIMIT, lambda: owners, resident=lambda: 1001, now_ms=lambda: 7)
+    governor.look()
+    owners.append(late)
+    assert late.shares == []
+    governor.look()
+    governor.look()
+    assert late.shares == [LEAST_SHARE] == early.shares
+
+
+def test_pages_that_no_process_has_of_its_own_are_counted() -> None:
+    workers = Owner(MemoryUse("fast_workers", 200))
+    governor = MemoryGovernor(LIMIT, lambda: [workers], resident=lambda: 500, whole=lambda: 790, now_ms=lambda: 7)
+    assert governor.report().held_bytes == 700
+    governor.compare()
+    report = governor.report()
+    assert report.held_bytes == 790
+    assert {each.owner: each.bytes for each in report.uses} == {"fast_workers": 200, "worker_pages": 90}

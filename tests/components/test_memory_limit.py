@@ -1,7 +1,9 @@
-"""A server with little memory takes the same rows, and its processes together stay near their limit."""
+"""What a server holds that has nothing to do; and one with little memory takes the same rows, near its limit."""
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -9,6 +11,9 @@ import httpx
 from tests.server_process import ServerProcess, running
 from tests.soak.crowd import resident_mb
 
+IDLE_MB_MAX = 200
+"""Measured: 140, of which 128 are not pages of files, with two query workers."""
+IDLE_SECONDS_MAX = 30.0
 LIMIT_MB = 256
 SLACK_MB = 128
 """What is there for a moment: a flush, a body that is being parsed, and memory that is not given back yet."""
@@ -52,3 +57,31 @@ def test_a_server_keeps_to_its_memory_limit(tmp_path: Path) -> None:
         assert {"write_buffer", "vector_cache", "merges", "query_workers", "request_bodies", "other"} <= known.keys()
         assert "Traceback" not in server.output
     assert most <= LIMIT_MB + SLACK_MB
+
+
+def test_a_server_that_does_nothing_holds_little(tmp_path: Path) -> None:
+    with running("standalone", tmp_path, environment={"TSDB_STANDALONE__QUERY__WORKERS": "2"}) as server:
+        deadline = time.monotonic() + IDLE_SECONDS_MAX
+        while len(_processes(server)) < 4 or _shared_once_mb(server) > IDLE_MB_MAX:
+            assert time.monotonic() < deadline, (_processes(server), _shared_once_mb(server))
+            time.sleep(0.2)
+
+
+def _processes(server: ServerProcess) -> list[int]:
+    """The server, the process that others are forked from, and the workers."""
+    found = [server.process.pid]
+    for each in found:
+        with suppress(OSError):
+            for path in Path(f"/proc/{each}/task").glob("*/children"):
+                found += map(int, path.read_text().split())
+    return found
+
+
+def _shared_once_mb(server: ServerProcess) -> int:
+    """All that is in memory, pages of files too; what processes share counts once."""
+    total = 0
+    for each in _processes(server):
+        with suppress(OSError):
+            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total >> 10

@@ -9,7 +9,7 @@ import pytest
 from tsdb._kernels import LineParser
 from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.ingest import TableRows
-from tsdb.ingest.influx import PRECISIONS, parse_lines
+from tsdb.ingest.influx import PRECISIONS, LineReader, parse_lines
 
 
 def parse(body: str, *, parser: LineParser | None = None, precision: str = "ns", now_ns: int = 7) -> list[TableRows]:
@@ -139,3 +139,27 @@ def test_packed_tags_are_empty_for_names_that_nobody_has() -> None:
     packed = rows.known.keeper.pack_tags(rows.known.numbers, ["none"])
     assert np.frombuffer(packed, np.uint32, 4).tolist() == [0, 0, 1, 0]
     assert pa.array(rows.known.numbers).to_pylist() == [0]
+
+
+def test_a_reader_forgets_series_while_memory_is_short() -> None:
+    reader = LineReader(1 << 20)
+    body = b"\n".join(b"m,host=h%d v=1 1" % number for number in range(1000))
+
+    def source() -> object:
+        (rows,) = reader(body, now_ns=7)
+        assert rows.known is not None
+        return rows.known.source
+
+    first = source()
+    assert source() == first
+    ((owner, held, most),) = reader.memory_use()
+    assert (owner, most) == ("line_protocol_series", 1 << 20)
+    assert 1000 < held <= most
+    reader.limit_memory(held / 2 / most)
+    assert next(iter(reader.memory_use())).bytes < held / 2
+    second = source()
+    assert second != first
+    assert source() != second, "they do not fit"
+    reader.limit_memory(1.0)
+    third = source()
+    assert source() == third

@@ -142,3 +142,29 @@ def test_a_matcher_matches_whole_values_and_null_is_empty(op: MatchOp, value: st
 
 def test_results_are_framed_one_by_one() -> None:
     assert encode_read_response([b"", b"x" * 200]) == b"\x0a\x00\x0a\xc8\x01" + b"x" * 200
+
+
+def test_a_reader_of_remote_write_forgets_series_while_memory_is_short() -> None:
+    reader = RemoteWriteReader(is_strict=True, series_bytes_max=1 << 20)
+    body = write_request([([("__name__", "m"), ("host", f"h{number}")], [(1, 1.0)]) for number in range(1000)])
+    message = body.SerializeToString()
+
+    def read_it() -> tuple[int, int]:
+        samples = reader.read(message)
+        (each,) = samples.tables()
+        assert len(each.rows.times) == 1000
+        return samples.source
+
+    first = read_it()
+    assert read_it() == first
+    ((owner, held, most),) = reader.memory_use()
+    assert (owner, most) == ("remote_write_series", 1 << 20)
+    assert 1000 < held <= most
+    reader.limit_memory(held / 2 / most)
+    assert next(iter(reader.memory_use())).bytes < held / 2
+    second = read_it()
+    assert second != first
+    assert read_it() != second, "they do not fit"
+    reader.limit_memory(1.0)
+    third = read_it()
+    assert read_it() == third

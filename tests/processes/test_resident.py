@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tsdb.processes.resident import resident_bytes
+from tsdb.processes.resident import resident_bytes, tree_bytes
 
 BYTES = 64 << 20
 SLACK_BYTES = 16 << 20
@@ -40,3 +41,19 @@ def test_pages_of_files_do_not_count(tmp_path: Path) -> None:
 
 def test_a_process_that_is_not_there_holds_nothing() -> None:
     assert resident_bytes(2**31 - 1) == 0
+
+
+def test_what_processes_share_counts_once() -> None:
+    own = bytearray(os.urandom(1 << 20) * (BYTES >> 20))
+    before = tree_bytes()
+    assert before > len(own)
+    child = os.fork()
+    if not child:
+        signal.pause()
+        os._exit(0)
+    try:
+        assert resident_bytes(child) > len(own)
+        assert tree_bytes() - before < SLACK_BYTES
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from tsdb.memory import LEAST_SHARE, SHARES, MemoryOwner, MemoryReport
+from tsdb.memory import LEAST_SHARE, SHARES, MemoryOwner, MemoryReport, MemoryUse
 from tsdb.processes.allocator import IDLE_PART, Waste, free_bytes, give_back
-from tsdb.processes.resident import resident_bytes
+from tsdb.processes.resident import resident_bytes, tree_bytes
 from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Size
 
@@ -35,6 +35,8 @@ ROOM, TIGHT = 0.75, 0.875
 
 WORKER_OWNERS = frozenset({"query_workers", "fast_workers"})
 """The owners that are processes of their own."""
+SHARED_PAGES = "worker_pages"
+"""The owner of what workers share among themselves, and with the server no more."""
 
 _log = get_logger("tsdb.memory")
 
@@ -49,7 +51,10 @@ _STEPS = counter(
 
 
 class MemoryGovernor:
-    """Watches memory while the server is ready. Everything happens on its event loop, but for giving memory back."""
+    """Watches memory, also while the log is replayed.
+
+    Everything happens on its event loop, but for giving memory back and for finding out what the processes share.
+    """
 
     def __init__(
         self,
@@ -57,25 +62,46 @@ class MemoryGovernor:
         owners: Callable[[], Iterable[MemoryOwner]],
         *,
         resident: Callable[[], int] = resident_bytes,
+        whole: Callable[[], int] = tree_bytes,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`owners` returns the parts of the server that are there at the moment."""
+        """`owners` returns the parts of the server that are there at the moment; `whole` what all processes hold."""
         self._limit_bytes = limit_bytes
         self._owners = owners
         self._resident = resident
+        self._whole = whole
+        self._uncounted = 0
+        """What the processes hold beside what is counted at every look, as it was a moment ago: they began with the
+        same pages, and have changed some of them since."""
         self._now_ms = now_ms
         self._step = 0
         """Which of `SHARES` the owners have."""
         self._calm_looks = 0
+        self._known: list[MemoryOwner] = []
+        """The owners at the last look: one that has come since does not know how much it may use."""
         self._task: asyncio.Task[None] | None = None
         self._since_ms = now_ms()
         _LIMIT.set(limit_bytes)
 
     def report(self) -> MemoryReport:
         """Describe what is held; from any thread."""
-        uses = [each for owner in self._owners() for each in owner.memory_use()]
-        held = self._resident() + sum(each.bytes for each in uses if each.owner in WORKER_OWNERS)
-        return MemoryReport(uses, held, self._limit_bytes, SHARES[self._step], self._since_ms)
+        uses = self._uses()
+        uses.append(MemoryUse(SHARED_PAGES, self._uncounted))
+        return MemoryReport(
+            uses, self._counted(uses) + self._uncounted, self._limit_bytes, SHARES[self._step], self._since_ms
+        )
+
+    def _uses(self) -> list[MemoryUse]:
+        return [each for owner in self._owners() for each in owner.memory_use()]
+
+    def _counted(self, uses: Iterable[MemoryUse]) -> int:
+        return self._resident() + sum(each.bytes for each in uses if each.owner in WORKER_OWNERS)
+
+    def compare(self) -> None:
+        """Find out what all processes hold, which takes longer than to count what each of them has of its own."""
+        before = self._counted(self._uses())
+        whole = self._whole()
+        self._uncounted = max(whole - max(before, self._counted(self._uses())), 0)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -101,6 +127,7 @@ class MemoryGovernor:
             looks += 1
             is_due = looks >= IDLE_LOOKS
             if is_due:
+                await asyncio.to_thread(self.compare)
                 before, used, looks = used, time.process_time(), 0
                 is_idle = used - before < IDLE_PART * LOOK_SECONDS * IDLE_LOOKS
                 is_due = waste.is_large(free_bytes(), resident_bytes()) or is_idle
@@ -123,9 +150,18 @@ class MemoryGovernor:
             self._calm_looks = 0
             wanted = max(self._step - 1, 0)
         is_tighter = wanted > self._step
+        self._tell_new()
         if wanted != self._step:
             self._change(wanted, held)
         return is_tighter or held > self._limit_bytes
+
+    def _tell_new(self) -> None:
+        owners = list(self._owners())
+        if self._step:
+            for owner in owners:
+                if not any(owner is each for each in self._known):
+                    owner.limit_memory(SHARES[self._step])
+        self._known = owners
 
     def _change(self, step: int, held: int) -> None:
         if step > self._step:

@@ -70,6 +70,8 @@ class LocalOptions:
     scratch: OpenScratch | None = None
     """Where tables of a backup are opened that are restored."""
     has_housekeeping: bool = True
+    on_memory: Callable[[MemoryOwner], None] = lambda owner: None
+    """Gets the owner of the engine's memory before the log is replayed."""
     memory_report: Callable[[], MemoryReport] | None = None
     """What the server holds; without it, what the parts of the database know of themselves is shown."""
     address: str = "127.0.0.1"
@@ -129,6 +131,7 @@ def open_local(
             on_fatal=on_fatal,
             has_housekeeping=options.has_housekeeping,
             names=region_names(kv).get,
+            on_memory=options.on_memory,
         )
         undo.callback(engine.close, flush=False)
         journal = engine.journal(kv.scan(""))

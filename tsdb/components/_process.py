@@ -67,6 +67,9 @@ class Parts(Protocol):
     def add_routes(self, app: HttpApp) -> None:
         """Add the endpoints; they may be asked before `open` has ended."""
 
+    def watchers(self) -> Sequence[Service]:
+        """What is started before `open`, because it watches over that too, and stopped before `close`."""
+
     def services(self) -> Sequence[Service]:
         """What is started after `open` and stopped before `close`."""
 
@@ -128,16 +131,18 @@ class ComponentProcess:
             http = self._loaded.config.http
             server = HttpServer(app, host=http.addr.host, port=http.addr.port, tls=Tls.of(http.tls, section="http.tls"))
             server.probe()
-            services = [*self._parts.services(), *self._exporters()]
-            for service in services:
+            watchers, services = self._parts.watchers(), [*self._parts.services(), *self._exporters()]
+            for service in (*watchers, *services):
                 service.probe()
             self._listen_for_signals(app)
-            await self._serve(server, services)
+            await self._serve(server, watchers, services)
         # The stack has let go of everything; what is left of the process holds nothing.
 
-    async def _serve(self, server: HttpServer, services: Sequence[Service]) -> None:
+    async def _serve(self, server: HttpServer, watchers: Sequence[Service], services: Sequence[Service]) -> None:
         await server.start()
         try:
+            for watcher in watchers:
+                await watcher.start()
             await asyncio.to_thread(self._parts.open)
             for service in services:
                 await service.start()
@@ -147,13 +152,14 @@ class ComponentProcess:
             gc.freeze()
             self._state = True
             _log.info("ready", component=str(self._loaded.component), version=self._build.version)
-            self._announce(self._summary(server.url, services))
+            self._announce(self._summary(server.url, [*watchers, *services]))
             notify(READY)
             await self._wait_for_end(server)
         finally:
             self._state = "stopping"
             notify(STOPPING)
-            await asyncio.gather(server.stop(GRACE_SECONDS), *(each.stop(GRACE_SECONDS) for each in services))
+            stopping = (*watchers, *services)
+            await asyncio.gather(server.stop(GRACE_SECONDS), *(each.stop(GRACE_SECONDS) for each in stopping))
             await asyncio.to_thread(self._parts.close)
             _log.info("stopped", component=str(self._loaded.component))
 

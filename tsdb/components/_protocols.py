@@ -15,7 +15,7 @@ from tsdb.components._settings import ServingConfig
 from tsdb.config import settings_of
 from tsdb.database import DatabaseGate, DatabasePort, Session
 from tsdb.ingest import TableRows
-from tsdb.ingest.influx import KEYS_BYTES_MAX, line_parser
+from tsdb.ingest.influx import KEYS_BYTES_MAX, LineReader
 from tsdb.ingest.prometheus import SERIES_BYTES_MAX
 from tsdb.memory import MemoryOwner
 from tsdb.servers import QueryScheduler, Tls
@@ -78,20 +78,21 @@ class ProtocolServers:
             self._routes.append(fast_workers)
             self.memory.append(fast_workers)
         if self._config.influxdb.enable:
-            keys = min(KEYS_BYTES_MAX, self._config.memory.limit // 16)
-            self._routes.append(influx_routes(app, self.gate, parse=line_parser(keys)))
+            lines = LineReader(min(KEYS_BYTES_MAX, self._config.memory.limit // 16))
+            self.memory.append(lines)
+            self._routes.append(influx_routes(app, self.gate, parse=lines))
         if self._config.prom_store.enable:
             has_metric_engine, is_strict = self._config.prom_store.with_metric_engine, self._config.http.is_strict_mode
-            self._routes.append(
-                prometheus_remote_routes(
-                    app,
-                    self.gate,
-                    has_metric_engine=has_metric_engine,
-                    is_strict=is_strict,
-                    series_bytes_max=min(SERIES_BYTES_MAX, self._config.memory.limit // 8),
-                    scheduler=self._scheduler,
-                )
+            remote = prometheus_remote_routes(
+                app,
+                self.gate,
+                has_metric_engine=has_metric_engine,
+                is_strict=is_strict,
+                series_bytes_max=min(SERIES_BYTES_MAX, self._config.memory.limit // 8),
+                scheduler=self._scheduler,
             )
+            self.memory.append(remote.memory)
+            self._routes.append(remote)
             self._routes.append(
                 prometheus_api_routes(
                     app, self.gate, self._facts(), scheduler=self._scheduler, fast_workers=fast_workers

@@ -9,11 +9,13 @@ from tsdb.components._local import SPILL_DIRECTORY, SharedLogOptions
 from tsdb.components._stores import OpenStores
 from tsdb.config import FrontendConfig, IndexMode, MitoOptions, SlowQueryOptions, StandaloneConfig, WalOptions
 from tsdb.database import RecordType, SlowQuerySettings
-from tsdb.engine import Acknowledge, EngineOptions, SharedSettings, TreeOptions, WalSettings
+from tsdb.engine import DECODED, Acknowledge, EngineOptions, SharedSettings, TreeOptions, WalSettings
+from tsdb.memory import MemoryOwner
 from tsdb.model import MemtableKind
 from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions
 from tsdb.units import Size
+from tsdb.weighted_cache import KnownResults
 
 ServingConfig = StandaloneConfig | FrontendConfig
 """The configuration of a component with protocol servers."""
@@ -23,6 +25,9 @@ MERGE_BYTES_MAX, MERGE_PART = 256 << 20, 16
 
 SERIES_MEMORY_MAX, SERIES_MEMORY_PART = 64 << 20, 32
 """What may be kept of the series of tables, where a thirty-second of the memory limit is not less."""
+
+RESULTS_LIMIT = 4 << 30
+"""Caches of schemas and expressions have their full size from this memory limit on, and less in proportion below."""
 
 UNSHIPPED_BYTES_MAX, UNSHIPPED_PART = 256 << 20, 8
 """What a shared log may hold that is not shipped, where an eighth of the memory limit is not less."""
@@ -93,6 +98,12 @@ def engine_options(mito: MitoOptions, limit: Size) -> EngineOptions:
 def series_memory(limit: Size) -> Size:
     """What may be kept of the series of tables, once for SQL and once for PromQL."""
     return Size(min(SERIES_MEMORY_MAX, limit // SERIES_MEMORY_PART))
+
+
+def process_caches(limit: Size) -> list[MemoryOwner]:
+    """Fit the caches that belong to the process to the memory limit, and return them."""
+    DECODED.resize(series_memory(limit))
+    return [DECODED, KnownResults(min(1.0, limit / RESULTS_LIMIT))]
 
 
 def wal_options(wal: WalOptions) -> WalSettings:

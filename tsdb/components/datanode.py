@@ -25,7 +25,7 @@ from tsdb.components._local import LocalOptions, open_log
 from tsdb.components._node import LoadReport, await_metasrv, describe_node, open_meta_client
 from tsdb.components._process import Service
 from tsdb.components._read_permit import ReadPermit
-from tsdb.components._settings import engine_options, shared_log_options, wal_options
+from tsdb.components._settings import engine_options, process_caches, shared_log_options, wal_options
 from tsdb.components._stores import OpenStores, open_stores
 from tsdb.config import DatanodeConfig, FileStorage
 from tsdb.engine import Engine
@@ -98,14 +98,20 @@ class Datanode:
             clock=self._clock,
         )
         self._permit = ReadPermit(self._heartbeats.has_lease, self._prove_ownership, self._node.address)
+        self._caches = process_caches(config.memory.limit)
+        self._engine_memory: MemoryOwner | None = None
+        """Known before the log is replayed."""
         self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
         """Only those that every component has."""
 
+    def watchers(self) -> list[Service]:
+        return [self._governor]
+
     def services(self) -> list[Service]:
-        return [self._governor, _Listening(self._server, self._heartbeats)]
+        return [_Listening(self._server, self._heartbeats)]
 
     def open(self) -> None:
         """Register, and open the regions that are placed here."""
@@ -164,6 +170,7 @@ class Datanode:
             clock=self._clock,
             on_fatal=self._fail,
             on_region_lost=self._lose,
+            on_memory=self._watch,
         )
         # Before anything is changed. The metadata belongs to the cluster: its leader has changes of it noted.
         self._engine.journal(())
@@ -312,7 +319,11 @@ class Datanode:
         return report, engine.region_ids()
 
     def _memory_owners(self) -> list[MemoryOwner]:
-        return [] if self._engine is None else [self._engine.memory]
+        memory = self._engine_memory
+        return [*self._caches, *([] if memory is None else [memory])]
+
+    def _watch(self, memory: MemoryOwner) -> None:
+        self._engine_memory = memory
 
 
 def _log_kind(config: DatanodeConfig) -> LogKind:

@@ -22,7 +22,7 @@ from tsdb.components._local import COPY_DIRECTORY
 from tsdb.components._node import LoadReport, describe_node
 from tsdb.components._process import Service
 from tsdb.components._protocols import ProtocolServers
-from tsdb.components._settings import query_memory, query_options, series_memory, slow_query_options
+from tsdb.components._settings import process_caches, query_memory, query_options, series_memory, slow_query_options
 from tsdb.config import FrontendConfig
 from tsdb.database import Database, DatabaseOptions
 from tsdb.memory import MemoryOwner
@@ -41,6 +41,7 @@ class Frontend:
         self._forker = forker
         self._clock = SystemClock()
         self._protocols = ProtocolServers(config)
+        self._caches = process_caches(config.memory.limit)
         self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
         self._meta: MetaClient | None = None
         self._database: Database | None = None
@@ -50,8 +51,11 @@ class Frontend:
     def add_routes(self, app: HttpApp) -> None:
         self._protocols.add_routes(app)
 
+    def watchers(self) -> list[Service]:
+        return [self._governor]
+
     def services(self) -> list[Service]:
-        return [self._governor, *self._protocols.services(), _Heartbeats(self._describe, self._opened_meta)]
+        return [*self._protocols.services(), _Heartbeats(self._describe, self._opened_meta)]
 
     def open(self) -> None:
         """Follow the metadata, and open the database over it."""
@@ -107,7 +111,7 @@ class Frontend:
     def _memory_owners(self) -> list[MemoryOwner]:
         database = self._database
         own: list[MemoryOwner] = [] if database is None else [database.services.queries, database.promql]
-        return [*own, *self._protocols.memory]
+        return [*own, *self._caches, *self._protocols.memory]
 
 
 def told_apart(address: str) -> str:

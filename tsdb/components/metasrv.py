@@ -42,6 +42,9 @@ class MetasrvParts:
     def add_routes(self, app: HttpApp) -> None:
         metasrv_routes(app, self._opened)
 
+    def watchers(self) -> list[Service]:
+        return []
+
     def services(self) -> list[Service]:
         return [self._service]
 

@@ -13,6 +13,7 @@ from tsdb.components._protocols import ProtocolServers
 from tsdb.components._scratch import ScratchDatabases
 from tsdb.components._settings import (
     engine_options,
+    process_caches,
     query_memory,
     query_options,
     query_workers,
@@ -47,14 +48,20 @@ class Standalone:
         self._unreached: list[RecentStatement] = []
         """Statements of before the restart that there was no time to ask again."""
         self._protocols = ProtocolServers(config, self._fast_workers())
+        self._caches = process_caches(config.memory.limit)
+        self._replaying: MemoryOwner | None = None
+        """The memory of the engine while it opens."""
         self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
         self._protocols.add_routes(app)
 
+    def watchers(self) -> list[Service]:
+        return [self._governor]
+
     def services(self) -> list[Service]:
-        return [self._governor, *self._protocols.services()]
+        return self._protocols.services()
 
     def open(self) -> None:
         """Open the data directory and replay its log."""
@@ -70,6 +77,7 @@ class Standalone:
                 backups=DestinationPlaces(home, stores.storages()),
                 scratch=ScratchDatabases(home / SCRATCH_DIRECTORY).open,
                 authenticator=self._protocols.authenticator,
+                on_memory=self._watch_replay,
                 memory_report=self._governor.report,
             ),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
@@ -81,15 +89,20 @@ class Standalone:
 
     def close(self) -> None:
         self._protocols.close()
-        opened, self._open = self._open, None
+        opened, self._open, self._replaying = self._open, None, None
         if opened is not None:
             home = Path(self._config.storage.data_home)
             save_statements(opened.database.services.queries, home, self._unreached)
             opened.close()
 
     def _memory_owners(self) -> list[MemoryOwner]:
-        owners: list[MemoryOwner] = [] if self._open is None else self._open.memory_owners
-        return [*owners, *self._protocols.memory]
+        opened, replaying = self._open, self._replaying
+        owners: list[MemoryOwner] = [] if replaying is None else [replaying]
+        return [*(owners if opened is None else opened.memory_owners), *self._caches, *self._protocols.memory]
+
+    def _watch_replay(self, memory: MemoryOwner) -> None:
+        """Reading the log back takes as much memory as writing did."""
+        self._replaying = memory
 
     def _fast_workers(self) -> FastWorkers | None:
         """Without much memory there are none: they would decode again and again what they cannot keep."""

@@ -51,14 +51,18 @@ from tsdb.engine.rolling import (
     roll_forward,
 )
 from tsdb.engine.rows.partition_tree import TreeOptions
+from tsdb.engine.scan.snapshot.decoded_labels import DECODED, DECODED_BYTES_MAX, DecodedLabels
 from tsdb.engine.wal import Wal, WalSettings
 
 __all__ = [
+    "DECODED",
+    "DECODED_BYTES_MAX",
     "FIRST",
     "Acknowledge",
     "CatalogNote",
     "CompactionRecord",
     "CompactionResult",
+    "DecodedLabels",
     "EncodedPayload",
     "Engine",
     "EngineOptions",

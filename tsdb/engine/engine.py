@@ -54,6 +54,7 @@ from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError, Unsupported
 from tsdb.ids import SYSTEM_IDS, Ids
+from tsdb.memory import MemoryOwner
 from tsdb.model import (
     Batch,
     LateEntry,
@@ -134,14 +135,15 @@ class Engine:
         on_region_lost: Callable[[RegionId], None] | None = None,
         has_housekeeping: bool = True,
         names: Callable[[RegionId], str | None] | None = None,
+        on_memory: Callable[[MemoryOwner], None] = lambda owner: None,
     ) -> Engine:
         """Open the engine and everything in it; return when all regions are ready. The engine then owns the log.
 
         `regions` are those the catalog knows, by their directories; without it they are found by their manifests. A
         node of a cluster has openings instead: other nodes have other regions of the same store. Those that could not
         be opened are in `refused`; `on_region_lost` is called when another node turns out to have one, which should
-        then be closed. `names` returns the table of a region, for the log. The caller holds the lock of the data
-        directory.
+        then be closed. `names` returns the table of a region, for the log. `on_memory` gets the owner of the engine's
+        memory before the log is replayed. The caller holds the lock of the data directory.
         """
         options, clock = options or EngineOptions(), clock or SystemClock()
         # Rounded up: a file of the same millisecond is from before, too, as long as nothing has been written yet.
@@ -172,6 +174,7 @@ class Engine:
         log.on_broken(engine._stop_writing)
         if on_fatal is not None:
             log.on_broken(on_fatal)
+        on_memory(engine.memory)
         try:
             engine._open_all(regions, started_ms=started_ms)
         except BaseException:

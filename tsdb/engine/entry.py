@@ -258,10 +258,16 @@ def _read_schema(encoded: bytes) -> pa.Schema:
 
 
 _schema = WeightedCache(
-    _make_schema, weigh=lambda columns, _: _COLUMN_BYTES * (1 + len(columns)), weight_max=SCHEMAS_BYTES_MAX
+    _make_schema,
+    weigh=lambda columns, _: _COLUMN_BYTES * (1 + len(columns)),
+    weight_max=SCHEMAS_BYTES_MAX,
+    owner="log_schemas",
 )
 _parse_schema = WeightedCache(
-    _read_schema, weigh=lambda _, schema: _COLUMN_BYTES * (1 + len(schema)), weight_max=SCHEMAS_BYTES_MAX
+    _read_schema,
+    weigh=lambda _, schema: _COLUMN_BYTES * (1 + len(schema)),
+    weight_max=SCHEMAS_BYTES_MAX,
+    owner="log_schemas",
 )
 
 

@@ -6,8 +6,7 @@ the tags of one it knows (`TableRows.known`); tags are decoded on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.ingest.rows import NumberedSeries, ParsedTags, TableRows
+from tsdb.memory import MemoryUse
 
 KEYS_MAX = 1_000_000
 """How many keys (measurement and tags as written) are kept between requests; beyond that it starts over."""
@@ -40,9 +40,28 @@ _NEAR_CHARACTERS = 40
 _parser = _kernels.LineParser(KEYS_MAX, KEYS_BYTES_MAX)
 
 
-def line_parser(keys_bytes_max: int) -> Callable[..., list[TableRows]]:
-    """Return `parse_lines` with a parser of its own, which keeps so many bytes of keys."""
-    return partial(parse_lines, parser=_kernels.LineParser(KEYS_MAX, keys_bytes_max))
+class LineReader:
+    """`parse_lines` with a parser of its own, which keeps so many bytes of keys. For any thread."""
+
+    def __init__(self, keys_bytes_max: int) -> None:
+        self._parser = _kernels.LineParser(KEYS_MAX, keys_bytes_max)
+        self._full_bytes = self._bytes_max = keys_bytes_max
+
+    def __call__(self, body: bytes, *, precision: str = "ns", now_ns: int) -> list[TableRows]:
+        if self._bytes_max < self._full_bytes:
+            self._forget_if_full()
+        return parse_lines(body, precision=precision, now_ns=now_ns, parser=self._parser)
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        yield MemoryUse("line_protocol_series", self._parser.nbytes, self._bytes_max)
+
+    def limit_memory(self, share: float) -> None:
+        self._bytes_max = int(self._full_bytes * share)
+        self._forget_if_full()
+
+    def _forget_if_full(self) -> None:
+        if self._parser.nbytes > self._bytes_max:
+            self._parser.reset()
 
 
 def parse_lines(

@@ -9,9 +9,10 @@ read only for unknown series, because reading them is expensive.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from tsdb import _kernels
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest.rows import NewTable, TableRows
+from tsdb.memory import MemoryUse
 from tsdb.model import HISTOGRAM_COLUMN
 from tsdb.telemetry import gauge
 from tsdb.units import Size
@@ -102,37 +104,67 @@ def _unpack_zstd(body: bytes, bytes_max: int) -> bytes:
     return bytes(unpacked)
 
 
+class _Known(NamedTuple):
+    """A parser with the series it knows, and the number that tells it from others."""
+
+    parser: _kernels.RemoteWriteParser
+    source: int
+
+
 class RemoteWriteReader:
     """Reads requests and remembers their series. For any number of threads."""
 
     def __init__(
         self, *, is_strict: bool, series_max: int = SERIES_MAX, series_bytes_max: int = SERIES_BYTES_MAX
     ) -> None:
-        self._parser = _kernels.RemoteWriteParser(
-            is_strict=is_strict, series_max=series_max, bytes_max=series_bytes_max
+        self._is_strict = is_strict
+        self._series_max = series_max
+        self._full_bytes = self._bytes_max = series_bytes_max
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know no series. What is being read meanwhile is of those that were known."""
+        parser = _kernels.RemoteWriteParser(
+            is_strict=self._is_strict, series_max=self._series_max, bytes_max=self._full_bytes
         )
-        self._source = next(_sources)
+        self._known = _Known(parser, next(_sources))
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        yield MemoryUse("remote_write_series", self._known.parser.size()[1], self._bytes_max)
+
+    def limit_memory(self, share: float) -> None:
+        self._bytes_max = int(self._full_bytes * share)
+        self._begin_if_full(self._known)
+
+    def _begin_if_full(self, known: _Known) -> None:
+        if known is self._known and known.parser.size()[1] > self._bytes_max:
+            self._begin()
 
     def read_packed(self, bodies: list[bytes], *, bytes_max: int) -> Samples | None:
         """Read bodies of version 1, snappy blocks, as if they were one: what they repeat, one may repeat as well.
 
         None if that cannot be: they are to be read one by one, and each told what is wrong with it.
         """
-        batch = self._parser.read(bodies, bytes_max=bytes_max)
-        return None if batch is None else self._samples(batch)
+        known = self._known
+        batch = known.parser.read(bodies, bytes_max=bytes_max)
+        return None if batch is None else self._samples(batch, known)
 
     def read(self, message: bytes, *, version: int = 1) -> Samples:
         """Read the message of a request; InvalidArguments if it is malformed."""
         _check_version(message, version)
+        known = self._known
         try:
-            batch = self._parser.parse(message, version=version)
+            batch = known.parser.parse(message, version=version)
         except _kernels.MalformedInput as error:
             raise InvalidArguments(f"the request cannot be read: {error}") from None
-        return self._samples(batch)
+        return self._samples(batch, known)
 
-    def _samples(self, batch: _kernels.RemoteWriteBatch) -> Samples:
-        _KNOWN_SERIES.set(self._parser.size()[0])
-        return Samples(batch, (self._source, batch.generation))
+    def _samples(self, batch: _kernels.RemoteWriteBatch, known: _Known) -> Samples:
+        series, nbytes = known.parser.size()
+        _KNOWN_SERIES.set(series)
+        if nbytes > self._bytes_max:
+            self._begin_if_full(known)
+        return Samples(batch, (known.source, batch.generation))
 
 
 def _check_version(message: bytes, version: int) -> None:

@@ -52,7 +52,10 @@ _SPECIAL = frozenset("\\.+*?()[]{}^$")
 
 
 anchored = WeightedCache(
-    _anchor, weigh=lambda pattern, whole: 2 * _VALUE_BYTES + len(pattern) + len(whole), weight_max=KEPT_BYTES_MAX
+    _anchor,
+    weigh=lambda pattern, whole: 2 * _VALUE_BYTES + len(pattern) + len(whole),
+    weight_max=KEPT_BYTES_MAX,
+    owner="regular_expressions",
 )
 
 
@@ -65,6 +68,7 @@ listed_values = WeightedCache(
     _list_values,
     weigh=lambda pattern, values: 2 * len(pattern) + _VALUE_BYTES * (1 + len(values or ())),
     weight_max=KEPT_BYTES_MAX,
+    owner="regular_expressions",
 )
 
 
@@ -104,5 +108,8 @@ def _matches_empty(matcher: Matcher) -> bool:
 
 
 matches_empty = WeightedCache(
-    _matches_empty, weigh=lambda matcher, _: 4 * _VALUE_BYTES + len(matcher.value), weight_max=KEPT_BYTES_MAX
+    _matches_empty,
+    weigh=lambda matcher, _: 4 * _VALUE_BYTES + len(matcher.value),
+    weight_max=KEPT_BYTES_MAX,
+    owner="regular_expressions",
 )

@@ -45,6 +45,7 @@ _read_schema = WeightedCache(
     _parse_schema,
     weigh=lambda _, schema: _COLUMN_BYTES * (1 + len(schema)),
     weight_max=_SCHEMAS_BYTES_MAX,
+    owner="remote_schemas",
 )
 _SIMPLE: dict[str, pa.DataType] = {
     str(each): each

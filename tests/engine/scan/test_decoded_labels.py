@@ -48,3 +48,18 @@ def test_columns_larger_than_the_cache_are_not_kept() -> None:
     texts = encode_labels({"host": pa.array(["a" * 100])}, 1)
     assert cache.columns(_hashes(0, 1), _hashes(0, 1), texts, ["host"])["host"].to_pylist() == ["a" * 100]
     assert cache.nbytes == 0
+
+
+def test_less_is_kept_while_memory_is_short() -> None:
+    texts = encode_labels({"host": pa.array(["a" * 100])}, 1)
+    cache = DecodedLabels(1 << 20)
+    for at in range(4):
+        cache.columns(_hashes(at, 1), _hashes(0, 1), texts, ["host"])
+    full = cache.nbytes
+    cache.resize(full)
+    cache.limit_memory(0.5)
+    assert list(cache.memory_use()) == [("decoded_labels", full // 2, full // 2)]
+    cache.limit_memory(1.0)
+    for at in range(4):
+        cache.columns(_hashes(at, 1), _hashes(0, 1), texts, ["host"])
+    assert cache.nbytes == full

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb.memory import MemoryUse
 from tsdb.model import decode_labels
 from tsdb.telemetry import CacheCounts, CacheStatistics, gauge, report_cache
 from tsdb.units import Size
@@ -31,7 +32,7 @@ class DecodedLabels:
     """A bounded cache of columns of labels; the ones used longest ago go first."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self._full_bytes = self._bytes_max = bytes_max
         self._lock = threading.Lock()
         self._found: OrderedDict[Key, tuple[dict[str, pa.Array], int]] = OrderedDict()
         self._bytes = 0
@@ -41,6 +42,19 @@ class DecodedLabels:
     @property
     def nbytes(self) -> int:
         return self._bytes
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        yield MemoryUse("decoded_labels", self._bytes, self._bytes_max)
+
+    def limit_memory(self, share: float) -> None:
+        with self._lock:
+            self._bytes_max = int(self._full_bytes * share)
+            self._evict()
+
+    def resize(self, bytes_max: int) -> None:
+        """Keep so much from now on."""
+        self._full_bytes = bytes_max
+        self.limit_memory(1.0)
 
     def statistics(self) -> CacheStatistics:
         with self._lock:
@@ -67,11 +81,14 @@ class DecodedLabels:
             if key not in self._found:
                 self._found[key] = (columns, size)
                 self._bytes += size
-            while self._bytes > self._bytes_max:
-                _, (_, gone) = self._found.popitem(last=False)
-                self._bytes -= gone
-                self._counts.evictions += 1
-            _BYTES.set(self._bytes)
+            self._evict()
+
+    def _evict(self) -> None:
+        while self._bytes > self._bytes_max:
+            _, (_, gone) = self._found.popitem(last=False)
+            self._bytes -= gone
+            self._counts.evictions += 1
+        _BYTES.set(self._bytes)
 
 
 DECODED = DecodedLabels(DECODED_BYTES_MAX)

@@ -21,6 +21,7 @@ from tsdb.ingest import Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
 from tsdb.ingest.prometheus import NEW_TABLE, SERIES_BYTES_MAX, RemoteWriteReader, Samples, unpack
 from tsdb.ingest.prometheus_read import encode_read_response, parse_read_request
+from tsdb.memory import MemoryOwner
 from tsdb.query import Session, WriteToken
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
@@ -69,6 +70,11 @@ class PrometheusRemoteRoutes:
         self._gathering = Gathering(
             "http-prometheus-write", self._write_group, self._write_again, threads=GROUPS_AT_ONCE
         )
+
+    @property
+    def memory(self) -> MemoryOwner:
+        """What is kept of series between requests."""
+        return self._reader
 
     @property
     def _database(self) -> DatabasePort:
