@@ -204,7 +204,7 @@ class Readers:
 
         return statement, read
 
-    def _all_hosts(self, _hosts: Sequence[str]) -> tuple[str, Callable[[Any], dict[str, Answer]]]:
+    def _all_hosts(self, hosts: Sequence[str]) -> tuple[str, Callable[[Any], dict[str, Answer]]]:
         statement = (
             f"SELECT host, count(*), count(DISTINCT ts), max(CAST(ts AS BIGINT)) FROM {self._table} "
             f"WHERE ts BETWEEN 1 AND {NUMBER_MAX} GROUP BY host"
