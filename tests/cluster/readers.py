@@ -26,9 +26,9 @@ PROPER = {
     Status.STORAGE_UNAVAILABLE,
     Status.DEADLINE_EXCEEDED,
     Status.SUSPENDED,
+    Status.RUNTIME_RESOURCES_EXHAUSTED,
 }
 """Errors after which a client tries again."""
-RETRYABLE = (408, 503, 504)
 PAUSE_SECONDS = 0.1
 TIMEOUT_SECONDS = 90.0
 """Longer than any frontend lets a query wait."""
@@ -43,8 +43,8 @@ def improper(response: httpx.Response) -> str | None:
     """What is wrong with the error of a response: clients could not tell from it that they may try again."""
     with suppress(ValueError, KeyError, TypeError):
         answer = response.json()
-        is_known = answer["code"] in {*PROPER} or response.status_code == 408
-        if response.status_code in RETRYABLE and is_known and answer["error"]:
+        is_retried = response.status_code == 408 or (response.status_code >= 500 and answer["code"] in PROPER)
+        if is_retried and answer["error"]:
             return None
     return f"HTTP {response.status_code}: {response.text[:500]}"
 
@@ -204,7 +204,7 @@ class Readers:
 
         return statement, read
 
-    def _all_hosts(self, _hosts: Sequence[str]) -> tuple[str, Callable[[Any], dict[str, Answer]]]:
+    def _all_hosts(self, hosts: Sequence[str]) -> tuple[str, Callable[[Any], dict[str, Answer]]]:
         statement = (
             f"SELECT host, count(*), count(DISTINCT ts), max(CAST(ts AS BIGINT)) FROM {self._table} "
             f"WHERE ts BETWEEN 1 AND {NUMBER_MAX} GROUP BY host"
