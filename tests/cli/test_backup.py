@@ -58,6 +58,7 @@ def test_wrong_usage_is_told(server: ServerProcess, tmp_path: Path) -> None:
     assert tsdb("http://127.0.0.1:1", "backup", "--to", "x").exit_code == 3
     assert _offline("backup", "list", "--from", tmp_path / "nowhere")[0] == 1
     assert _offline("backup", "prune", "--from", tmp_path, "--keep", "0")[0] == 2
+    assert _offline("restore", "--from", tmp_path, "--store-ca-file", "ca.pem")[0] == 2
     assert _offline("restore", "--from", tmp_path, "--data-home", tmp_path / "new") == (
         1,
         f"ERROR: there are no backups (place: {tmp_path}); check the path\n",
