@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
+import pymysql
+import pytest
 from click.testing import CliRunner
 
 from tests.backup.world import opened
@@ -29,10 +31,13 @@ CPU = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY
 
 
 class Writers:
-    """Threads that write one series each, row after row: the times of a series are 0, 1, 2, …"""
+    """Threads that write one series each, row after row: the times of a series are 0, 1, 2, …
 
-    def __init__(self, url: str, count: int) -> None:
-        self._url = url
+    Every other one writes over MySQL, into a table of its own; the others send line protocol.
+    """
+
+    def __init__(self, server: ServerProcess, count: int) -> None:
+        self._server = server
         self._stop = threading.Event()
         self.acknowledged = [0] * count
         """How many rows of each series were acknowledged."""
@@ -40,15 +45,38 @@ class Writers:
         for thread in self._threads:
             thread.start()
 
+    @staticmethod
+    def table(number: int) -> str:
+        return "load_mysql" if number % 2 else "load_lines"
+
     def _run(self, number: int) -> None:
-        with httpx.Client(timeout=60) as client:
+        with ExitStack() as stack:
+            write = self._over_mysql(number, stack) if number % 2 else self._over_http(number, stack)
             while not self._stop.is_set():
                 at = self.acknowledged[number]
-                line = f"load,series=s{number} v={at} {at}"
-                answer = client.post(f"{self._url}/v1/influxdb/write?precision=ms", content=line)
-                if answer.status_code != 204:
+                if not write(at):
                     return
                 self.acknowledged[number] = at + 1
+
+    def _over_http(self, number: int, stack: ExitStack) -> Callable[[int], bool]:
+        client = stack.enter_context(httpx.Client(timeout=60))
+        url = f"{self._server.url}/v1/influxdb/write?precision=ms"
+
+        def write(at: int) -> bool:
+            line = f"{self.table(number)},series=s{number} v={at} {at}"
+            return client.post(url, content=line).status_code == 204
+
+        return write
+
+    def _over_mysql(self, number: int, stack: ExitStack) -> Callable[[int], bool]:
+        address: dict[str, Any] = {"host": "127.0.0.1", "port": self._server.port_of("MySQL"), "read_timeout": 60}
+        client = stack.enter_context(pymysql.connect(user="me", database="public", autocommit=True, **address))
+        cursor = stack.enter_context(client.cursor())
+
+        def write(at: int) -> bool:
+            return cursor.execute(f"INSERT INTO {self.table(number)} VALUES ('s{number}', {at}, {at})") == 1
+
+        return write
 
     def stop(self) -> None:
         self._stop.set()
@@ -56,24 +84,59 @@ class Writers:
             thread.join(60)
 
 
+class Maintenance:
+    """A thread that flushes and compacts the tables of the writers, again and again."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._stop = threading.Event()
+        self.rounds = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for number in range(2):
+                for command in ("flush_table", "compact_table"):
+                    sql(self._server, f"ADMIN {command}('{Writers.table(number)}')")
+            self.rounds += 1
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+
+@pytest.mark.timeout(300)
 def test_a_backup_under_load_has_every_row_that_was_acknowledged_before_it(tmp_path: Path) -> None:
+    """Two protocols write, and flushes and compactions replace files, before and during the backup."""
     with running("standalone", tmp_path) as server:
-        writers = Writers(server.url, 4)
+        sql(server, "CREATE TABLE load_mysql (series STRING PRIMARY KEY, ts TIMESTAMP TIME INDEX, v DOUBLE)")
+        writers = Writers(server, 4)
+        try:
+            wait_until(lambda: all(writers.acknowledged), seconds=120)
+            maintenance = Maintenance(server)
+        except BaseException:
+            writers.stop()
+            raise
         try:
             for number in range(2):
-                wanted = [count + 20 for count in writers.acknowledged]
-                wait_until(lambda: all(map(int.__ge__, writers.acknowledged, wanted)), seconds=120)  # noqa: B023
+                wanted, rounds = [count + 20 for count in writers.acknowledged], maintenance.rounds + 1
+                wait_until(
+                    lambda: all(map(int.__ge__, writers.acknowledged, wanted)) and maintenance.rounds >= rounds,  # noqa: B023
+                    seconds=120,
+                )
                 before = list(writers.acknowledged)
                 made = tsdb(server, "backup", "--to", "nightly", "--name", f"n{number}")
                 assert made.exit_code == 0, made.output
         finally:
+            maintenance.stop()
             writers.stop()
         assert server.stop() == 0
     place = tmp_path / "data" / "backup" / "nightly"
     _command("restore", "--from", place, "--data-home", tmp_path / "again")
     with opened(tmp_path / "again") as db:
         for number, count in enumerate(before):
-            found = db.sql(f"SELECT count(*), min(v), max(v) FROM load WHERE series = 's{number}'")
+            found = db.sql(f"SELECT count(*), min(v), max(v) FROM {Writers.table(number)} WHERE series = 's{number}'")
             [(rows, first, last)] = found.fetchall()
             assert count <= rows <= writers.acknowledged[number]
             assert (first, last) == (0, rows - 1)

@@ -16,7 +16,7 @@ from tests.cli.terminal import CTRL_C, Terminal, terminal
 from tests.server_process import TSDB, ServerProcess
 from tsdb.cli.transfer._read_parquet import BATCH_ROWS
 
-BATCHES = int(os.environ.get("TSDB_IMPORT_ROWS", "60000")) // BATCH_ROWS
+BATCHES = int(os.environ.get("TSDB_IMPORT_ROWS", "30000")) // BATCH_ROWS
 ROWS = BATCHES * BATCH_ROWS
 _START = 1_700_000_000_000
 

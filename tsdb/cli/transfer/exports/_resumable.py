@@ -20,7 +20,7 @@ import pyarrow as pa
 from tsdb.cli.transfer._progress import ProgressView, showing
 from tsdb.cli.transfer.exports._formats import RowEncoder, kept_batches, write_parquet
 from tsdb.cli.transfer.exports._kept import ExportState, KeptExport, changed_columns
-from tsdb.cli.transfer.exports._table import TableRows
+from tsdb.cli.transfer.exports._table import ExportedTable
 from tsdb.cli.transfer.exports._windows import Window, rows_per_window, windows_by_length, windows_by_rows
 from tsdb.errors import InvalidArguments
 
@@ -45,7 +45,7 @@ class ResumePlan:
 class ResumableExport:
     """Runs one export of a table to a file, from its state on."""
 
-    def __init__(self, source: TableRows, kept: KeptExport, plan: ResumePlan) -> None:
+    def __init__(self, source: ExportedTable, kept: KeptExport, plan: ResumePlan) -> None:
         self._source = source
         self._kept = kept
         self._plan = plan

@@ -24,7 +24,7 @@ from tsdb.cli.transfer._signals import interrupt_on_sigterm
 from tsdb.cli.transfer.exports._formats import ExportLayout, encoder_of, write_parquet
 from tsdb.cli.transfer.exports._kept import KeptExport, OtherExport
 from tsdb.cli.transfer.exports._resumable import ResumableExport, ResumePlan
-from tsdb.cli.transfer.exports._table import TableRows, open_table
+from tsdb.cli.transfer.exports._table import ExportedTable, open_table
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import NS_PER_UNIT, InvalidTimeZone, canonical_zone
 from tsdb.units import Duration
@@ -157,7 +157,7 @@ def _export_table(address: ServerAddress, table: str, options: ExportOptions, ki
     return state.rows, state.left_out
 
 
-def _length(window: str | None, source: TableRows) -> int | None:
+def _length(window: str | None, source: ExportedTable) -> int | None:
     """Return the length of a window in the unit of the time column."""
     if window is None:
         return None

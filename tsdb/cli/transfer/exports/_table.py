@@ -15,7 +15,7 @@ from tsdb.errors import InvalidArguments
 
 
 @dataclass(frozen=True)
-class TableRows:
+class ExportedTable:
     """The rows of a table between the times that the user names."""
 
     address: ServerAddress
@@ -87,12 +87,12 @@ class TableRows:
 
 def open_table(
     address: ServerAddress, table: str, *, database: str, zone: str, start: str | None, end: str | None
-) -> TableRows:
+) -> ExportedTable:
     """Find out about a table; it is an error if there is none."""
     found = find_table(address, TargetOptions(table, database, None, (), {}))
     if found is None:
         raise InvalidArguments(f"there is no table {table} in the database {database}")
-    return TableRows(address, table, database, zone, start or None, end or None, found.time, found.tags)
+    return ExportedTable(address, table, database, zone, start or None, end or None, found.time, found.tags)
 
 
 def _literal(text: str | None) -> str | None:
