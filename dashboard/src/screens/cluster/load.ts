@@ -180,6 +180,11 @@ export async function balanceRegions(): Promise<string> {
   return firstCell("ADMIN balance_regions()");
 }
 
+/** Whether a procedure or failover has ended without doing what it was for. */
+export function hasFailed(state: string): boolean {
+  return ["Failed", "Cancelled", "Undone"].includes(state);
+}
+
 export interface ProcedureState {
   status: string;
   error: string | null;

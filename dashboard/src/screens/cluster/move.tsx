@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { Dialog } from "../../parts/dialog";
 import { ErrorBox } from "../../parts/states";
-import { migrateRegion, type NodeRow, type PeerRow, procedureState } from "./load";
+import { hasFailed, migrateRegion, type NodeRow, type PeerRow, procedureState } from "./load";
 
 interface Props {
   region: PeerRow;
@@ -111,7 +111,7 @@ async function follow(procedure: string, until: number): Promise<Step> {
   try {
     const { status, error } = await procedureState(procedure);
     if (status === "Done") return { kind: "done" };
-    if (status === "Failed" || status === "Cancelled") return { kind: "failed", why: error ?? status };
+    if (hasFailed(status)) return { kind: "failed", why: error ?? status };
     if (Date.now() > until) return { kind: "failed", why: `the procedure ${procedure} goes on: ${status}` };
     return { kind: "moving", procedure, state: error ? `${status}: ${error}` : status };
   } catch (error) {

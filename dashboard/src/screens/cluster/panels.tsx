@@ -5,6 +5,7 @@ import { InfoTable, Meter, Reasoned } from "../common/info-table";
 import {
   type ClusterFacts,
   type FailoverRow,
+  hasFailed,
   type NodeRow,
   type NodeStatus,
   type Part,
@@ -294,6 +295,6 @@ function took(start: number | null, end: number | null): string {
 }
 
 function stateKind(state: string): string {
-  if (state === "Failed" || state === "Cancelled") return "bad";
+  if (hasFailed(state)) return "bad";
   return state === "Done" ? "good" : "warn";
 }
