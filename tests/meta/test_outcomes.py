@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from tsdb.kv import DeleteKey, MemoryKv, MirrorKv, PutKey
 from tsdb.meta import LEADER
 from tsdb.meta._move_records import MoveRecord, MoveState, RegionMove
 from tsdb.meta.client import MetaClient
-from tsdb.meta.errors import ChangePending
+from tsdb.meta.errors import ChangePending, NotLeader
 from tsdb.model import DatabaseInfo, RegionId, RegionPlace, TableInfo
 from tsdb.store import on_crash_point
 from tsdb.telemetry import REGISTRY
@@ -42,14 +43,17 @@ def frontend(client: MetaClient) -> tuple[MirrorKv, RemoteCatalog]:
 
 
 def depose(cluster: MetaCluster) -> None:
-    """Let another server lead, and wait until it has recovered."""
-    before = cluster.leader()
+    """End the leadership, and wait until the next one has recovered, of whichever server."""
+    before = cluster.leader().leading()
+
+    def leads_anew() -> bool:
+        with suppress(NotLeader):
+            found = cluster.leader().leading()
+            return found is not before and found.is_recovered
+        return False
+
     cluster.store.transact([], [DeleteKey(LEADER)])
-    wait_until(
-        lambda: any(
-            each is not before and each.is_leader() and each.leading().is_recovered for each, _ in cluster.servers
-        )
-    )
+    wait_until(leads_anew)
 
 
 def pending(client: MetaClient, change: CatalogChange) -> str:

@@ -41,7 +41,7 @@ from tsdb.catalog._recover import check_undone, load_snapshot
 from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema
 from tsdb.catalog._truncate import TableTruncation
 from tsdb.catalog._writer import Placement
-from tsdb.catalog.progress import ProcedureState, RecoveryAttempt, Unfinished, load_changes
+from tsdb.catalog.progress import ProcedureState, RecoveryAttempt, UnfinishedChange, load_changes
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError
@@ -203,7 +203,7 @@ class Catalog(DatabaseChanges, TableCreation, TableTruncation):
     def _attempt(self) -> RecoveryAttempt:
         return RecoveryAttempt(self._kv, self._attempts, self._clock, is_cluster=self._placement is not None)
 
-    def unfinished(self) -> list[Unfinished]:
+    def unfinished(self) -> list[UnfinishedChange]:
         """What was interrupted in a cluster and could not be finished yet."""
         return self._attempts.all()
 

@@ -19,7 +19,7 @@ from tsdb.catalog import (
     ChangeRecord,
     ProcedureState,
     RunningChange,
-    Unfinished,
+    UnfinishedChange,
     forget_old_changes,
     load_changes,
     read_change,
@@ -135,7 +135,7 @@ class Outcomes:
         found |= {each.id: _unfinished_to_json(each, kept.get(each.id)) for each in self._unfinished()}
         return sorted(found.values(), key=lambda each: each["asked_ms"], reverse=True)
 
-    def _unfinished(self) -> list[Unfinished]:
+    def _unfinished(self) -> list[UnfinishedChange]:
         catalog = self._catalog()
         return [] if catalog is None else catalog.unfinished()
 
@@ -154,7 +154,7 @@ def _change_to_json(record: ChangeRecord) -> dict[str, Any]:
     return record.to_json()
 
 
-def _unfinished_to_json(found: Unfinished, record: ChangeRecord | None) -> dict[str, Any]:
+def _unfinished_to_json(found: UnfinishedChange, record: ChangeRecord | None) -> dict[str, Any]:
     """Something that is left; it began when its change did, or at the latest when it failed first."""
     return {
         "id": found.id,

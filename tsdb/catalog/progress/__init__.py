@@ -4,7 +4,7 @@ change ─▶ its first transaction notes it ─▶ its last one notes the end  
 recovery ─▶ attempts at what was left ─▶ Running, at last Poisoned          `_recovery`, `_attempts`
 """
 
-from tsdb.catalog.progress._attempts import ATTEMPTS_MAX, Attempts, Unfinished
+from tsdb.catalog.progress._attempts import ATTEMPTS_MAX, Attempts, UnfinishedChange
 from tsdb.catalog.progress._records import (
     KEPT_MAX,
     ChangeRecord,
@@ -26,7 +26,7 @@ __all__ = [
     "ProcedureState",
     "RecoveryAttempt",
     "RunningChange",
-    "Unfinished",
+    "UnfinishedChange",
     "forget_old_changes",
     "load_changes",
     "making",

@@ -30,7 +30,7 @@ _POISONED = gauge(
 
 
 @dataclass(slots=True)
-class Unfinished:
+class UnfinishedChange:
     """Something that was left half-way."""
 
     key: str
@@ -64,12 +64,12 @@ class Attempts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._left: dict[str, Unfinished] = {}
+        self._left: dict[str, UnfinishedChange] = {}
 
-    def all(self) -> list[Unfinished]:
+    def all(self) -> list[UnfinishedChange]:
         return list(self._left.values())
 
-    def find(self, key: str) -> Unfinished | None:
+    def find(self, key: str) -> UnfinishedChange | None:
         return self._left.get(key)
 
     def is_due(self, key: str) -> bool:
@@ -92,7 +92,7 @@ class Attempts:
         for each in list(self._left.values()):
             each.next_ns = 0
 
-    def note(self, failed: Unfinished, error: str) -> Unfinished:
+    def note(self, failed: UnfinishedChange, error: str) -> UnfinishedChange:
         """Note a failed attempt; `failed` has what is known of a thing that fails for the first time."""
         found = self._left.setdefault(failed.key, failed)
         was_poisoned = found.is_poisoned
@@ -106,7 +106,7 @@ class Attempts:
         self._count()
         return found
 
-    def keep(self, keys: Collection[str]) -> list[Unfinished]:
+    def keep(self, keys: Collection[str]) -> list[UnfinishedChange]:
         """Forget all but these, and return what is forgotten: it is finished, or gone."""
         gone = [each for key, each in self._left.items() if key not in keys]
         for each in gone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tsdb.catalog.progress._attempts import Attempts, Unfinished
+from tsdb.catalog.progress._attempts import Attempts, UnfinishedChange
 from tsdb.catalog.progress._records import ProcedureState, read_change
 from tsdb.clock import Clock
 from tsdb.errors import TsdbError
@@ -45,15 +45,15 @@ class RecoveryAttempt:
         self.is_due: Callable[[str], bool] = lambda _: True
         """Whether what belongs to a key is tried now."""
 
-    def about(self, key: str, procedure: str | None, subject: str, kind: str = "") -> Unfinished:
+    def about(self, key: str, procedure: str | None, subject: str, kind: str = "") -> UnfinishedChange:
         """Return what is known of something that is left, under a key."""
-        return Unfinished(key, kind or key.split("/")[1], subject, procedure)
+        return UnfinishedChange(key, kind or key.split("/")[1], subject, procedure)
 
     def run(self, intent: Intent, finish: Finish) -> None:
         """Try to finish or undo what an intent says."""
         self.try_it(self.about(intent.delete.key, intent.procedure, intent.subject), finish)
 
-    def try_it(self, about: Unfinished, finish: Finish) -> bool:
+    def try_it(self, about: UnfinishedChange, finish: Finish) -> bool:
         """Try something if it is due; tell whether it is finished."""
         if not self._is_cluster:
             return finish() is None
@@ -72,7 +72,7 @@ class RecoveryAttempt:
             self.note(about, problem)
         return problem is None
 
-    def note(self, about: Unfinished, error: TsdbError) -> None:
+    def note(self, about: UnfinishedChange, error: TsdbError) -> None:
         """Note that something could not be finished; what is poisoned stays so under the next leader."""
         record = None if about.procedure is None else read_change(self._kv, about.procedure)
         if self._attempts.find(about.key) is None and record is not None:
