@@ -18,13 +18,13 @@ import httpx
 import pytest
 
 from tests.engine.lives import wait_until
-from tests.server_process import ServerProcess, running, spawn
+from tests.server_process import ServerProcess, spawn
 from tests.store.faulty_s3 import Fate, FaultyS3, faulty_s3
 from tests.store.services import S3Server
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("TSDB_OBJECTS") != "all", reason="takes a minute: make objects runs it"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 ROWS = 500
 """Of one write."""
@@ -36,6 +36,8 @@ SMALL = {
 }
 """A buffer that is soon full, and no file cache: every read of a file is a request."""
 BUSY = (429, 503)
+START_SECONDS_MAX = 240
+"""A start that is refused has asked several times before, with pauses."""
 
 
 class World:
@@ -51,13 +53,19 @@ class World:
 
     @contextmanager
     def serving(self) -> Iterator[ServerProcess]:
-        with running("standalone", self._directory, environment=self._environment) as self.server:
-            yield self.server
+        server = self.server = spawn("standalone", self._directory, environment=self._environment)
+        try:
+            server.wait_ready(START_SECONDS_MAX)
+            yield server
+        finally:
+            if server.process.poll() is None:
+                server.process.kill()
+                server.process.wait()
 
     def refused_start(self) -> str:
         """Start a server that is going to refuse that, and return what it says."""
         server = spawn("standalone", self._directory, environment=self._environment)
-        assert server.process.wait(timeout=120) == 1
+        assert server.process.wait(timeout=START_SECONDS_MAX) == 1
         return server.output
 
     def sql(self, text: str) -> Any:

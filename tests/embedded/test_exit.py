@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import tsdb
+from tests.storage import local_files_only
 
+pytestmark = local_files_only
 ROWS = 2_000
 RUNS = 2
 

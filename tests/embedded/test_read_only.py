@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import tsdb
+from tests.storage import local_files_only
 
+pytestmark = local_files_only
 ROWS: list[dict[str, Any]] = [{"host": "a", "ts": datetime(2024, 1, 1), "usage": 0.5}]
 
 _DIE = """

@@ -86,7 +86,7 @@ def test_a_server_with_the_wrong_key_refuses_to_start_and_keeps_it_to_itself(
 ) -> None:
     environment = azure(azurite, **account).environment("root", tmp_path / "wal")
     server = spawn("standalone", tmp_path, environment=environment)
-    assert server.process.wait(timeout=120) == 1
+    assert server.process.wait(timeout=240) == 1
     assert "storage default: cannot write to " in server.output
     assert "the credentials are refused" in server.output
     assert "check the keys in [storage]" in server.output
