@@ -133,7 +133,7 @@ class Datanode:
             self._backups.close()
         with self._reopening:
             self._is_closing = True
-            engine, self._engine = self._engine, None
+            engine, self._engine, self._engine_memory = self._engine, None, None
         if engine is not None:
             engine.close()
             file_cache = file_cache_of(engine.context.store)
@@ -231,7 +231,7 @@ class Datanode:
         with self._reopening:
             if self._is_closing:
                 return
-            engine, self._engine = self._engine, None
+            engine, self._engine, self._engine_memory = self._engine, None, None
             self._server.regions = _not_open(self._node.address)
             self._server.readers.close()
             if engine is not None:

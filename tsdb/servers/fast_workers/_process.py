@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tsdb.clock import SystemClock
+from tsdb.engine import DECODED
 from tsdb.engine.lending import PARCEL_RUNS_MAX, Borrower
 from tsdb.processes.allocator import give_back, keep_memory
 from tsdb.processes.fork_server import name_process
@@ -23,6 +24,7 @@ from tsdb.query.lifetime import QueryLife
 from tsdb.query.promql import LentPromql, PromqlBorrower
 from tsdb.query.series_aggregate import LentAggregate, borrowed_records
 from tsdb.servers._inline import SoftDeadline, SoftDeadlineExceeded, start_watch
+from tsdb.weighted_cache import KnownResults
 
 ANSWER_BYTES_MAX = 1 << 20
 """A larger answer is streamed by the server."""
@@ -31,6 +33,11 @@ COMPUTE_SECONDS_MAX = 0.025
 META_BYTES = 16 << 20
 VECTOR_BYTES_MAX = 96 << 20
 """What a worker keeps decoded at most; all of them together half of what the server does."""
+
+LABEL_BYTES = 16 << 20
+"""Decoded labels of metric tables."""
+RESULTS_PART = 1 / 8
+"""What caches of expressions and schemas hold here, of what they do in the server."""
 
 KEPT_BYTES = 4 << 20
 """What the C library keeps for the next query."""
@@ -84,6 +91,9 @@ class FastWorkerProgram:
         (connection,) = connections
         name_process("tsdb-fast")
         keep_memory(KEPT_BYTES)
+        # The caches of the process that this one was forked from are as large as they get.
+        DECODED.resize(LABEL_BYTES)
+        KnownResults(RESULTS_PART)
         borrower = Borrower.of(meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
         worker = _Worker(connection, borrower, self.soft_deadline_seconds)
         threading.Thread(target=worker.give_back_unused, name="tsdb-memory", daemon=True).start()
