@@ -1,4 +1,4 @@
-"""The queue of fast workers: who comes first is served first, whatever the protocol, and nobody waits beyond a deadline.
+"""The queue of fast workers: first come, first served, whatever the protocol, and nobody waits beyond a deadline.
 
 The workers stand still while the queue fills, so that the machine may do so, too.
 """
@@ -87,11 +87,13 @@ class Queue:
 
 
 @asynccontextmanager
-async def crowd(opened: LocalDatabase, forker: Forker, *, timeout: str = "0s") -> AsyncIterator[tuple[World, Ports]]:
+async def crowd(
+    opened: LocalDatabase, forker: Forker, *, http_timeout: str = "0s"
+) -> AsyncIterator[tuple[World, Ports]]:
     """Serve a database with workers that know all queries."""
     async with (
         serving(opened, forker) as world,
-        serving_crowd(opened, QueryScheduler(), timeout=timeout, workers=world.workers) as ports,
+        serving_crowd(opened, QueryScheduler(), http_timeout=http_timeout, workers=world.workers) as ports,
     ):
 
         def warm_up() -> None:
@@ -181,7 +183,7 @@ async def test_who_would_wait_until_the_deadline_is_told_at_once(
     opened: LocalDatabase, forker: Forker, connect: Callable[[Ports], Asker], is_usual: bool
 ) -> None:
     """A client has the timeout of the server or one of its own."""
-    async with crowd(opened, forker, timeout="0s" if is_usual else "600s") as (world, ports):
+    async with crowd(opened, forker, http_timeout="0s" if is_usual else "600s") as (world, ports):
         patient: Any = await asyncio.to_thread(with_timeout, ports, connect, 600) if is_usual else connect(ports)
         other = connect_http(ports)
         await asyncio.to_thread(ask_by_turns, patient, other)
@@ -200,7 +202,7 @@ async def test_who_would_wait_until_the_deadline_is_told_at_once(
 async def test_who_has_waited_until_the_deadline_is_told_then(
     opened: LocalDatabase, forker: Forker, connect: Callable[[Ports], Asker], code: object
 ) -> None:
-    async with crowd(opened, forker, timeout="600s") as (world, ports):
+    async with crowd(opened, forker, http_timeout="600s") as (world, ports):
         assert isinstance(ports.app.shortcut, RepeatedQueries)
         other, again = connect_http(ports), connect_http(ports)
         await asyncio.to_thread(ask_by_turns, other, again)
@@ -222,7 +224,7 @@ async def test_what_a_worker_declines_has_the_time_that_is_left(
     opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has waited for a worker for as long as it may: the application does not begin to wait once more."""
-    async with crowd(opened, forker, timeout="600s") as (_, ports):
+    async with crowd(opened, forker, http_timeout="600s") as (_, ports):
         patient, other = connect_http(ports), connect_http(ports)
         await asyncio.to_thread(ask_by_turns, patient, other)
         seconds: list[float | None] = []

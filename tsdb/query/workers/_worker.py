@@ -41,6 +41,7 @@ class WorkerOptions:
     def run(self, *connections: socket.socket) -> None:
         """Be a worker: answer until the server closes the connection."""
         name_process("tsdb-worker")
+        os.nice(int(os.environ.get("TSDB_WORKER_NICE", "0")))
         control, calls = connections
         os.environ["TOKIO_WORKER_THREADS"] = str(max(4, 2 * self.parallelism))
         try:
