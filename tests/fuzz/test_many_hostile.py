@@ -2,8 +2,8 @@
 
 Every check of health and every small query is answered meanwhile, memory stays bounded, and nothing is left behind: no
 statement, no worker, no file. Twelve statements from six connections in `make test`; a hundred from ten, again and
-again, in `make fuzz`, where answers must also come soon: in 100 ms for health and a second for small queries, beyond what
-a bare server on the same machine takes.
+again, in `make fuzz`, where answers must also come soon: in 100 ms for health and a second for small queries, beyond
+what a bare server on the same machine takes.
 """
 
 from __future__ import annotations

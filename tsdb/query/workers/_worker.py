@@ -28,7 +28,6 @@ from tsdb.query.workers._tables import RemoteSource, Server
 from tsdb.sql.statements import Dialect
 from tsdb.units import Size
 
-
 NICENESS = 10
 """Threads of workers come after those of the server, which answer everybody else: there are many of them, and a query
 may keep them busy until its deadline. On a machine with a free core it makes no difference."""
