@@ -69,9 +69,10 @@ def main() -> Iterator[Measurement]:
 def compare(what: str, texts: list[list[str]], server: ServerProcess, *, clients: int) -> Iterator[Measurement]:
     """Ask the texts of each load in turn, again and again, and compare the medians with those in step."""
     seconds: list[list[float]] = [[] for _ in LOADS]
-    for _ in range(ROUNDS):
-        for own, asked in zip(seconds, texts, strict=True):
-            own += asyncio.run(ask_all(server.url, asked, clients=clients))
+    for turn in range(ROUNDS):
+        for step in range(len(LOADS)):
+            number = (turn + step) % len(LOADS)  # none is always the first
+            seconds[number] += asyncio.run(ask_all(server.url, texts[number], clients=clients))
     in_step = median(seconds[0])
     for load, own in zip(LOADS, seconds, strict=True):
         yield Measurement(f"{load.name}: {what}: {median(own) / in_step:.2f}", median(own), 1, "queries")

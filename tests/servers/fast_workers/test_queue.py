@@ -36,10 +36,12 @@ from tests.storage import local_files_only
 from tsdb.components import LocalDatabase
 from tsdb.engine.lending import Lender
 from tsdb.processes.fork_server import Forker
+from tsdb.query import _planner
 from tsdb.servers import QueryScheduler
 from tsdb.servers.fast_workers import FastWorkers, _pool
 from tsdb.servers.http._guard import RequestGuard
 from tsdb.servers.http.sql._repeated import RepeatedExchange, RepeatedQueries
+from tsdb.units import Duration
 
 pytestmark = [pytest.mark.timeout(240), local_files_only]
 
@@ -118,6 +120,20 @@ def ask_all(asker: Asker, number: int) -> list[object]:
 
 
 @asynccontextmanager
+async def asking(
+    ports: Ports, count: int, *connects: Callable[[Ports], Asker]
+) -> AsyncIterator[tuple[list[Asker], ThreadPoolExecutor]]:
+    """Open connections, and threads for them. The servers are on this event loop, so it waits for neither."""
+    with ExitStack() as stack:
+        threads = ThreadPoolExecutor(count)
+        askers = await asyncio.to_thread(stack.enter_context, connected(ports, count, *connects))
+        try:
+            yield askers, threads
+        finally:
+            await asyncio.to_thread(threads.shutdown)
+
+
+@asynccontextmanager
 async def standing(world: World) -> AsyncIterator[None]:
     """Have the workers stand still."""
     processes = [each.process for each in world.workers._workers]
@@ -135,13 +151,12 @@ async def test_64_connections_have_their_turns_in_the_order_of_their_arrival(
 ) -> None:
     queue = Queue(monkeypatch)
     async with crowd(opened, forker) as (world, ports):
-        with ExitStack() as stack, ThreadPoolExecutor(CONNECTIONS) as threads:
-            askers = await asyncio.to_thread(stack.enter_context, connected(ports, CONNECTIONS))
+        async with asking(ports, CONNECTIONS) as (askers, threads):
             queue.clear()
             async with standing(world):
-                asking = [threads.submit(ask_all, asker, number) for number, asker in enumerate(askers)]
+                asked = [threads.submit(ask_all, asker, number) for number, asker in enumerate(askers)]
                 await asyncio.to_thread(wait_until, lambda: world.workers.waiting == CONNECTIONS - AT_ONCE)
-            found = [await asyncio.wrap_future(each) for each in asking]
+            found = [await asyncio.wrap_future(each) for each in asked]
         assert all(queue.came.values())
         assert queue.begun == queue.came
         assert sum(map(len, queue.came.values())) > CONNECTIONS * (ROUNDS - 1), "nearly all were answered by workers"
@@ -153,8 +168,7 @@ async def busy(world: World, ports: Ports) -> AsyncIterator[None]:
     """Have workers stand still with as many queries as they take, and one more wait."""
     count, skips = AT_ONCE + 1, world.workers._skips
     skips.update(dict.fromkeys(skips, (0, _pool.SKIPS_FIRST)))  # a slow machine may have declined one
-    with ExitStack() as stack, ThreadPoolExecutor(count) as threads:
-        askers = await asyncio.to_thread(stack.enter_context, connected(ports, count, connect_mysql))
+    async with asking(ports, count, connect_mysql) as (askers, threads):
         async with standing(world):
             asked = [threads.submit(each.ask, QUERIES[1]) for each in askers]
             await asyncio.to_thread(wait_until, lambda: world.workers.waiting == 1)
@@ -201,8 +215,13 @@ async def test_who_would_wait_until_the_deadline_is_told_at_once(
 
 @pytest.mark.parametrize(("connect", "code"), list(zip(CONNECTS, (408, 1317, "57014"), strict=True)))
 async def test_who_has_waited_until_the_deadline_is_told_then(
-    opened: LocalDatabase, forker: Forker, connect: Callable[[Ports], Asker], code: object
+    opened: LocalDatabase,
+    forker: Forker,
+    connect: Callable[[Ports], Asker],
+    code: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(_planner, "PATIENCE", Duration(0))
     async with crowd(opened, forker, http_timeout="600s") as (world, ports):
         assert isinstance(ports.app.shortcut, RepeatedQueries)
         other, again = connect_http(ports), connect_http(ports)
