@@ -55,6 +55,11 @@ def test_as_many_workers_as_are_configured(tmp_path: Path, count: int) -> None:
         assert answer(server, JOIN).status_code == 200
         # The process that workers are forked from is one more.
         wait_until(lambda: len(descendants(server.process.pid)) == (count + 1 if count else 0))
+        own = os.getpriority(os.PRIO_PROCESS, server.process.pid)
+        workers = [each for parent in children(server.process.pid) for each in children(parent)]
+        assert [os.getpriority(os.PRIO_PROCESS, each) for each in workers] == [min(own + 10, 19)] * count, (
+            "the server comes first"
+        )
 
 
 def test_no_worker_outlives_a_server_that_was_killed(tmp_path: Path) -> None:
@@ -91,6 +96,33 @@ def test_statements_at_their_deadline_leave_the_server_well(tmp_path: Path) -> N
         assert statuses == [408] * 6
         assert ENDLESS not in answer(server, "SHOW PROCESSLIST").text
         wait_until(lambda: answer(server, JOIN).status_code == 200)
+
+
+def test_workers_that_are_killed_cost_their_own_queries_and_nobody_else_notices(tmp_path: Path) -> None:
+    kills, each_asks = 3, 12
+    with running("standalone", tmp_path, environment={"TSDB_STANDALONE__QUERY__WORKERS": "2"}) as server:
+        expected = answer(server, JOIN).json()["output"]
+        wait_until(lambda: len(descendants(server.process.pid)) == 3)
+
+        def workers() -> set[int]:
+            return {each for parent in children(server.process.pid) for each in children(parent)}
+
+        def ask(_: int) -> list[object]:
+            with httpx.Client(timeout=120) as client:
+                answers = [client.post(f"{server.url}/v1/sql", data={"sql": JOIN}) for _ in range(each_asks)]
+            return [each.json().get("output", each.status_code) for each in answers]
+
+        with ThreadPoolExecutor(8) as clients:
+            asked = [clients.submit(ask, number) for number in range(8)]
+            for _ in range(kills):
+                before = workers()
+                with suppress(ProcessLookupError):
+                    os.kill(min(before), signal.SIGKILL)
+                wait_until(lambda before=before: len(workers()) == 2 and workers() != before)  # type: ignore[misc]
+            found = [output for each in asked for output in each.result(120)]
+        lost = [each for each in found if each != expected]
+        assert len(found) == 8 * each_asks
+        assert len(lost) <= kills, lost
 
 
 def test_small_queries_of_many_clients_run_in_fast_workers(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from contextlib import suppress
 from time import perf_counter, thread_time
 from typing import Any, TypeVar, cast
 
-from tsdb.errors import Busy, TsdbError
+from tsdb.errors import Busy, QueryTimeout, TsdbError
 from tsdb.query import run_checked
 from tsdb.servers._turns import LEAD_SECONDS, SHORT_SECONDS, Lane, Turn, TurnLimits, Turns
 from tsdb.telemetry import counter, current_span, gauge, get_logger, histogram
@@ -61,6 +61,20 @@ _REFUSED = counter(
 )
 _REFUSED_BY_QUEUE, _REFUSED_BY_DEADLINE = _REFUSED.labels("queue"), _REFUSED.labels("deadline")
 _REFUSED_BY_DATANODE = _REFUSED.labels("datanode")
+
+
+def busy_until_deadline(waiting: int) -> Busy:
+    """Count and return the refusal of a query whose turn would come after its deadline."""
+    _REFUSED_BY_DEADLINE.inc()
+    return Busy(
+        f"{waiting} queries are waiting, and this one would have to wait until its deadline",
+        hint="try again later, or allow more time",
+    )
+
+
+def waited_until_deadline() -> QueryTimeout:
+    """Return the error of a query whose turn has not come before its deadline."""
+    return QueryTimeout("the query waited for its turn until its deadline", hint="try again later, or allow more time")
 
 
 class _Step(Turn):
@@ -172,11 +186,7 @@ class QueryScheduler:
             _REFUSED_BY_QUEUE.inc()
             raise Busy(f"{waiting} queries are waiting for their turn", hint="try again later")
         if seconds_max is not None and waiting * self._mean_seconds / self._limits.slots > seconds_max:
-            _REFUSED_BY_DEADLINE.inc()
-            raise Busy(
-                f"{waiting} queries are waiting, and this one would have to wait until its deadline",
-                hint="try again later, or allow more time",
-            )
+            raise busy_until_deadline(waiting)
 
     def submit(self, lane: Lane, call: Callable[[], Any]) -> Future[Any]:
         step = _Step(lane, self._clock(), call)

@@ -6,6 +6,7 @@
 - Steps of queries take turns with those of all protocols on the threads of the scheduler (`_scheduler`); a query is
   refused while too many wait. Other work, such as logins and writes, has threads of its own.
 - Executing statements and encoding rows blocks, so the event loop does it only under the rules of `_inline`.
+- A query whose turn would come after its deadline is refused at once. One whose turn has not come by then never begins.
 - Between steps nothing runs: a slow client holds no thread. With read-ahead, one chunk is made while the one before it
   is sent, and no more.
 - When the answer is no longer needed, because the client left, the deadline passed or the server stops, a step that
@@ -23,6 +24,7 @@ from contextlib import suppress
 from functools import partial
 from inspect import GEN_CREATED, getgeneratorstate
 from math import inf
+from time import perf_counter
 from typing import Any, TypeVar
 
 from prometheus_client import Gauge
@@ -30,7 +32,7 @@ from prometheus_client import Gauge
 from tsdb.errors import Busy
 from tsdb.query import WriteToken
 from tsdb.servers._inline import Candidate, SoftDeadlineExceeded, start_watch
-from tsdb.servers._scheduler import QueryScheduler
+from tsdb.servers._scheduler import QueryScheduler, waited_until_deadline
 from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
 from tsdb.servers.fast_workers import FastAnswer
 
@@ -99,6 +101,7 @@ class StepPool:
         runs inline if it may; work that is abandoned runs again from its beginning. `elsewhere` has a candidate that is
         not alone answered by another process, and tells how long that took; None if it has to be done here.
         """
+        limit = _WaitLimit(seconds_max)
         if candidate is not None:
             if candidate.is_inline:
                 with suppress(SoftDeadlineExceeded):
@@ -106,11 +109,11 @@ class StepPool:
             else:
                 answer = await elsewhere(candidate.key) if elsewhere is not None and not candidate.is_alone else None
                 if answer is None:
-                    return await self._run_noted(work, cancel, candidate, seconds_max)
+                    return await self._run_noted(work, cancel, candidate, limit.seconds_left)
                 found, seconds = answer
                 candidate.note(seconds)
                 return found
-        self.admit(seconds_max)
+        self.admit(limit.seconds_left)
         step: Future[_T] = self.submit(contextvars.copy_context().run, work)
         try:
             return await self.wait(step)
@@ -155,6 +158,20 @@ class StepPool:
             raise asyncio.CancelledError
         return step.result()
 
+    async def wait_at_most(self, step: Future[_T], limit: _WaitLimit) -> _T:
+        """Return the result of a step; QueryTimeout if it has not begun when its wait has to end."""
+        timer = limit.withdraw_in_time(step)
+        try:
+            return await self.wait(step)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if limit.is_reached and (task is None or not task.cancelling()):
+                raise waited_until_deadline() from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
     def insist(self, step: Future[Any], cancel: Callable[[], None] | None) -> None:
         """Cancel until the step has ended: it may just have begun, with nothing to be cancelled yet."""
         if cancel is None:
@@ -167,6 +184,31 @@ class StepPool:
         self._under_way += change
         if self._gauge is not None:
             self._gauge.set(self._under_way)
+
+
+class _WaitLimit:
+    """How long a query may wait until it begins, from now on."""
+
+    __slots__ = ("_deadline", "is_reached")
+
+    def __init__(self, seconds_max: float | None) -> None:
+        self._deadline = None if seconds_max is None else perf_counter() + seconds_max
+        self.is_reached = False
+        """Whether it has not begun in time."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self._deadline is None else max(self._deadline - perf_counter(), 0.0)
+
+    def withdraw_in_time(self, step: Future[Any]) -> asyncio.TimerHandle | None:
+        """Have a step that has not begun by then never begin."""
+        seconds = self.seconds_left
+        if seconds is None:
+            return None
+        return asyncio.get_running_loop().call_later(seconds, self._withdraw, step)
+
+    def _withdraw(self, step: Future[Any]) -> None:
+        self.is_reached = not step.done() and step.cancel()
 
 
 class Steps:
@@ -185,6 +227,7 @@ class Steps:
         elsewhere: Callable[[Hashable], Awaitable[FastAnswer | None]] | None = None,
         seconds_max: float | None = None,
         is_new: bool = True,
+        is_guarded: bool = False,
     ) -> None:
         """`make` begins the generator, again if an inline `candidate` is abandoned.
 
@@ -193,7 +236,8 @@ class Steps:
 
         `cancel` makes a step that runs fail soon; it is called from the event loop. With `pauses`, an empty piece ends
         a step: the generator waits for something. Work that `is_new` is refused with Busy, at its first chunk, if it
-        cannot begin within `seconds_max`.
+        cannot begin within `seconds_max`. If it has not begun by then, it fails with QueryTimeout, unless the caller
+        `is_guarded`: it is cancelled at its deadline.
         """
         self._pool = pool
         self._make = make
@@ -204,8 +248,9 @@ class Steps:
         self._pauses = pauses
         self._candidate = candidate
         self._elsewhere = elsewhere
-        self._seconds_max = seconds_max
+        self._limit = _WaitLimit(seconds_max)
         self._is_new = is_new
+        self._is_guarded = is_guarded
         self._context = contextvars.copy_context()
         self._step: Future[tuple[bytes, bool]] | None = None
         self._is_ahead = False
@@ -239,16 +284,18 @@ class Steps:
                 return answer.body
         if self._is_new:
             self._is_new = False
-            self._pool.admit(self._seconds_max)
-        chunk = await self._next_chunk()
+            self._pool.admit(self._limit.seconds_left)
+            chunk = await self._next_chunk(_NO_LIMIT if self._is_guarded else self._limit)
+        else:
+            chunk = await self._next_chunk(_NO_LIMIT)
         if candidate is not None:
             candidate.note(self._seconds if self.is_over else inf)
         return chunk
 
-    async def _next_chunk(self) -> bytes:
+    async def _next_chunk(self, limit: _WaitLimit) -> bytes:
         step = self._step if self._is_ahead and self._step is not None else self._begin_step()
         try:
-            chunk, self.is_over = await self._pool.wait(step)
+            chunk, self.is_over = await self._pool.wait_at_most(step, limit)
         except asyncio.CancelledError:
             step.cancel()
             self.abandon()
@@ -332,6 +379,9 @@ class Steps:
         finally:
             assert self._closed is not None
             self._closed.set_result(None)
+
+
+_NO_LIMIT = _WaitLimit(None)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:

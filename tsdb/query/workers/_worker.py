@@ -28,6 +28,10 @@ from tsdb.query.workers._tables import RemoteSource, Server
 from tsdb.sql.statements import Dialect
 from tsdb.units import Size
 
+NICENESS = 10
+"""Threads of workers come after those of the server, which answer everybody else: there are many of them, and a query
+may keep them busy until its deadline. On a machine with a free core it makes no difference."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
@@ -41,6 +45,7 @@ class WorkerOptions:
     def run(self, *connections: socket.socket) -> None:
         """Be a worker: answer until the server closes the connection."""
         name_process("tsdb-worker")
+        os.nice(NICENESS)
         control, calls = connections
         os.environ["TOKIO_WORKER_THREADS"] = str(max(4, 2 * self.parallelism))
         try:

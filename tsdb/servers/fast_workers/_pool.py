@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Protocol, TypeAlias, cast
 
 from tsdb.engine.lending import Lender, SharedRuns
@@ -16,6 +17,7 @@ from tsdb.processes.fork_server import Forked, Forker
 from tsdb.processes.messages import Gone
 from tsdb.query import run_checked
 from tsdb.servers._inline import SoftDeadlineExceeded
+from tsdb.servers._scheduler import busy_until_deadline
 from tsdb.servers.fast_workers._process import Encode, FastWorkerProgram, Lent
 from tsdb.servers.fast_workers._worker import FastAnswer, FastWorker, count_declined
 from tsdb.telemetry import gauge, get_logger, span
@@ -31,6 +33,8 @@ RESTART_SECONDS = 1.0
 KEYS_MAX = 1024
 SKIPS_FIRST, SKIPS_MAX = 16, 1024
 """How often a query runs in another way after it was declined; twice as often after each further time in a row."""
+SMOOTHING = 0.05
+"""The weight of the last turn in the mean time of one."""
 SHARE_MIN = 0.5
 """With a smaller part of their memory there are no workers."""
 
@@ -124,6 +128,17 @@ class FastWorkers:
         self._is_short = False
         """Whether the server is short of memory."""
         self._used_at = 0.0
+        self._turn_seconds = 0.0
+        """How long a query has a worker on average, with the queries that the worker had before it."""
+
+    @property
+    def waiting(self) -> int:
+        """How many queries wait for their turn."""
+        return len(self._waiting)
+
+    def note_turn(self, seconds: float) -> None:
+        """Note how long a query has had a worker."""
+        self._turn_seconds += SMOOTHING * (seconds - self._turn_seconds)
 
     def memory_use(self) -> Iterator[MemoryUse]:
         yield MemoryUse("fast_workers", sum(each.resident_bytes() for each in list(self._workers)))
@@ -137,39 +152,54 @@ class FastWorkers:
                 worker.abandon()
             _PROCESSES.set(len(self._workers))
 
-    async def answer(self, key: Hashable, *, start: Callable[[], object], encode: Encode) -> FastAnswer | None:
-        """Have a worker answer a query; None if it has to be answered here.
+    async def answer(
+        self, key: Hashable, *, start: Callable[[], object], encode: Encode, seconds_max: float | None = None
+    ) -> FastAnswer | None:
+        """Have a worker answer a query; None if it has to be answered here, Busy if it is not its turn in time.
 
         `key` is what queries have in common that are alike. `start` begins the query, here, when it is its turn; what
         it raises is raised here, too, and what it returns is `Lendable` or not. `encode` travels to the worker.
         """
-        if not self._wants(key) or (worker := await self._turn()) is None:
+        if not self._wants(key) or (worker := await self._turn(seconds_max)) is None:
             return None
+        begun = perf_counter()
         try:
             # The worker has no part in traces: what it does is one span here, with that of its statement inside.
             with span("fast_worker.compute") as computing:
                 answer = await _compute(worker, start, encode)
                 computing.set(answered=answer is not None)
         finally:
-            self._give_back(worker)
+            self._give_back(worker, begun)
         if answer is None:
             self._decline(key)
         else:
             self._skips[key] = 0, SKIPS_FIRST
         return answer
 
-    def submit(self, key: Hashable, query: WaitingQuery) -> bool:
-        """Have a worker compute a query when it is its turn; False if it has to be computed here, at once."""
+    def submit(self, key: Hashable, query: WaitingQuery, seconds_max: float | None = None) -> bool:
+        """Have a worker compute a query when it is its turn; False if it has to be computed here, at once.
+
+        Busy if its turn would come after `seconds_max`. That it does not is up to the query: it is no longer wanted.
+        """
         if not self._wants(key) or not self._has_workers(asyncio.get_running_loop()):
             return False
         turn = partial(self._begin, key, query)
         if not self._waiting and (worker := self._free_worker()) is not None:
             turn(worker)
-        elif len(self._waiting) < WAITING_MAX:
-            self._waiting.append(turn)
-        else:
+            return True
+        if len(self._waiting) >= WAITING_MAX:
             return False
+        self._admit(seconds_max)
+        self._waiting.append(turn)
         return True
+
+    def _admit(self, seconds_max: float | None) -> None:
+        """Raise Busy if the turn of one more query would come after `seconds_max`."""
+        if seconds_max is None:
+            return
+        at_once = max(len(self._workers), 1) * AT_ONCE
+        if len(self._waiting) * self._turn_seconds / at_once > seconds_max:
+            raise busy_until_deadline(len(self._waiting))
 
     def _begin(self, key: Hashable, query: WaitingQuery, worker: FastWorker | None) -> None:
         if worker is None:
@@ -184,15 +214,17 @@ class FastWorkers:
                 self._decline(key)
             query.answered(None)
             return
-        worker.ask(lent, query.encode, partial(self._end_submitted, key, query, worker))
+        worker.ask(lent, query.encode, partial(self._end_submitted, key, query, worker, perf_counter()))
 
-    def _end_submitted(self, key: Hashable, query: WaitingQuery, worker: FastWorker, answer: FastAnswer | None) -> None:
+    def _end_submitted(
+        self, key: Hashable, query: WaitingQuery, worker: FastWorker, begun: float, answer: FastAnswer | None
+    ) -> None:
         if answer is None:
             self._decline(key)
         else:
             self._skips[key] = 0, SKIPS_FIRST
         query.answered(answer)
-        self._give_back(worker)
+        self._give_back(worker, begun)
 
     def _wants(self, key: Hashable) -> bool:
         """Return whether a query should be tried; not the first time, and not if it was declined a moment ago."""
@@ -208,7 +240,7 @@ class FastWorkers:
         _, skips = self._skips.get(key, (0, SKIPS_FIRST))
         self._skips[key] = skips, min(2 * skips, SKIPS_MAX)
 
-    async def _turn(self) -> FastWorker | None:
+    async def _turn(self, seconds_max: float | None = None) -> FastWorker | None:
         """Return a worker when it is the caller's turn, to be given back; None if there is none."""
         loop = asyncio.get_running_loop()
         if not self._has_workers(loop):
@@ -217,6 +249,7 @@ class FastWorkers:
             return worker
         if len(self._waiting) >= WAITING_MAX:
             return None
+        self._admit(seconds_max)
         ticket: asyncio.Future[FastWorker | None] = loop.create_future()
         self._waiting.append(partial(_hand_over, ticket))
         try:
@@ -233,8 +266,10 @@ class FastWorkers:
             self._start(loop)
         return bool(self._workers)
 
-    def _give_back(self, worker: FastWorker) -> None:
-        """Let the next query have its turn."""
+    def _give_back(self, worker: FastWorker, begun: float | None = None) -> None:
+        """Let the next query have its turn; `begun` is when the last one had its own."""
+        if begun is not None:
+            self.note_turn(perf_counter() - begun)
         worker.at_once -= 1
         self._hand_out()
 

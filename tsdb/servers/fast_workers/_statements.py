@@ -10,9 +10,10 @@ import asyncio
 
 from tsdb.database import DatabasePort, RepeatedQuery
 from tsdb.engine.lending import Lender
-from tsdb.errors import TsdbError
+from tsdb.errors import Busy, TsdbError
 from tsdb.query import Session
 from tsdb.servers._inline import TEXT_CHARS_MAX
+from tsdb.servers._scheduler import waited_until_deadline
 from tsdb.servers.fast_workers._pool import FastWorkers
 from tsdb.servers.fast_workers._process import Encode, Lent
 from tsdb.servers.fast_workers._worker import FastAnswer
@@ -44,7 +45,7 @@ class FastStatements:
     async def answer(self, text: str, session: Session, encode: Encode) -> bytes | None:
         """Return the encoded answer to a `single_query`; None if it has to be run as any other statement.
 
-        Raises if the query was killed meanwhile.
+        Raises if the query was killed meanwhile, or cannot be answered within the timeout of its session.
         """
         assert self._workers is not None, "they are wanted"
         try:
@@ -55,9 +56,14 @@ class FastStatements:
         if query is None:
             return None
         waiting = _Waiting(self._database, query, encode)
-        if not self._workers.submit(query.key, waiting):
+        seconds_max = session.timeout.seconds if session.timeout else None
+        try:
+            if not self._workers.submit(query.key, waiting, seconds_max):
+                waiting.answered(None)
+        except Busy:
             waiting.answered(None)
-        answer = await waiting.outcome
+            raise
+        answer = await waiting.wait(seconds_max)
         if answer is None:
             return None
         session.warnings.clear()
@@ -77,12 +83,27 @@ class _Waiting:
     def is_wanted(self) -> bool:
         return not self.outcome.done()
 
+    async def wait(self, seconds_max: float | None) -> FastAnswer | None:
+        """Return the answer, None if it has to be found in another way; raises at the deadline at the latest."""
+        if self.outcome.done() or seconds_max is None:
+            return await self.outcome
+        timer = asyncio.get_running_loop().call_later(seconds_max, self._expire)
+        try:
+            return await self.outcome
+        finally:
+            timer.cancel()
+
+    def _expire(self) -> None:
+        """Tell that the time is up. If a worker computes the query, what it reads is kept until it has."""
+        if not self.outcome.done():
+            self.outcome.set_exception(waited_until_deadline())
+
     def lend(self, lender: Lender) -> Lent | None:
         return self._query.lend(lender)
 
     def answered(self, answer: FastAnswer | None) -> None:
         try:
-            self._database.end_repeated(self._query, is_answered=answer is not None)
+            self._database.end_repeated(self._query, is_answered=answer is not None and not self.outcome.done())
         except TsdbError as error:
             if not self.outcome.done():
                 self.outcome.set_exception(error)

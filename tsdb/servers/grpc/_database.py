@@ -69,7 +69,11 @@ class DatabaseService:
         body, hints = getattr(envelope, kind), read_hints(call)
         run = self._actions[kind]
         pool = self._context.queries if kind == "query" else self._context.writes
-        return await pool.run(lambda: run(self, body, session, hints), cancel=lambda: self._database.cancel(session))
+        return await pool.run(
+            lambda: run(self, body, session, hints),
+            cancel=lambda: self._database.cancel(session),
+            seconds_max=call.seconds_left,
+        )
 
     # What follows runs on threads.
 

@@ -40,7 +40,9 @@ class PromqlService:
             stopped.set()
             self._database.cancel(session)
 
-        body = await self._context.queries.run(lambda: self._evaluate(request, session, stopped), cancel=cancel)
+        body = await self._context.queries.run(
+            lambda: self._evaluate(request, session, stopped), cancel=cancel, seconds_max=call.seconds_left
+        )
         answer = v1.PromqlResponse(body=body)
         answer.header.status.status_code = 0
         return answer.SerializeToString()

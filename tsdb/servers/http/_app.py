@@ -38,6 +38,7 @@ from tsdb.servers.http._errors import (
 from tsdb.servers.http._guard import Interruption, RequestGuard, Timeouts
 from tsdb.servers.http._router import Handler, Miss, Route, Router
 from tsdb.servers.http.wire import (
+    BEGUN,
     CLIENT_GONE,
     BodyMemory,
     ClientDisconnected,
@@ -67,6 +68,8 @@ STOPPING = "the server is stopping; try again when it has restarted"
 PROBES = frozenset({"/health", "/ready", "/metrics"})
 """What is asked all the time and is no work: it is traced only if its sender traces it."""
 
+_SECONDS_MIN = 1e-3
+"""What is left to a request at least that has already taken some of its time."""
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 
 
@@ -134,7 +137,7 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        started = perf_counter()
+        started: float = scope.get(BEGUN) or perf_counter()
         method: str = scope["method"]
         path = self._router.resolve(scope["path"])
         if path is not scope["path"]:
@@ -179,6 +182,8 @@ class HttpApp:
     async def _answer(self, route: Route, request: Request, guard: RequestGuard, reply: Reply, started: float) -> None:
         try:
             timeout_seconds = self._choose_timeout(route, request)
+            if timeout_seconds and request.is_handed_on:
+                timeout_seconds = max(timeout_seconds - (perf_counter() - started), _SECONDS_MIN)
             guard.start_clock(timeout_seconds)
             request.seconds_max = timeout_seconds or None
             if self.authenticator.is_enabled and not await self._identify(route, request, reply, started):

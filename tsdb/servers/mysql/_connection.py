@@ -162,12 +162,13 @@ class MysqlConnection:
             await self._run_text(text, is_binary=is_binary)
 
     async def _run_text(self, text: str, *, is_binary: bool) -> None:
+        begun = perf_counter()
         if await self._run_fast(text, is_binary=is_binary):
             return
         answer = self._answer()
         allows_many = bool(self._capabilities & Capability.MULTI_STATEMENTS) and not is_binary
         pieces = self._statements.run(text, self._session, answer, allows_many=allows_many, is_binary=is_binary)
-        await self._send_pieces(pieces, answer, is_urgent=is_urgent(text))
+        await self._send_pieces(pieces, answer, is_urgent=is_urgent(text), begun=begun)
 
     async def _run_fast(self, text: str, *, is_binary: bool) -> bool:
         """Have a fast worker answer a query; False if it cannot."""
@@ -278,13 +279,16 @@ class MysqlConnection:
     async def _send_error(self, error: TsdbError | WireError) -> None:
         await self._channel.send(error_payload(error))
 
-    async def _send_pieces(self, pieces: Packets, answer: PacketEncoder, *, is_urgent: bool = False) -> None:
-        """Run statements and send what they answer as it comes."""
+    async def _send_pieces(
+        self, pieces: Packets, answer: PacketEncoder, *, is_urgent: bool = False, begun: float | None = None
+    ) -> None:
+        """Run statements and send what they answer as it comes; `begun` is since when the client waits for it."""
         pool = self._shared.logins if is_urgent else self._shared.workers
         packets = ending_in_error(pieces, answer)
         cancel = partial(self._shared.database.cancel, self._session)
         timeout = self._session.timeout
-        seconds_max = timeout.seconds if timeout else None
+        waited = 0.0 if begun is None else perf_counter() - begun
+        seconds_max = max(timeout.seconds - waited, 0.0) if timeout else None
         steps = Steps(pool, lambda: packets, cancel, chunk_bytes=GATHERED_BYTES, seconds_max=seconds_max)
         task = asyncio.current_task()
         assert task is not None

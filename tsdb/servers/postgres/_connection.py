@@ -16,9 +16,10 @@ import ssl
 import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from time import perf_counter
 from typing import cast
 
-from tsdb.errors import Busy, TsdbError
+from tsdb.errors import Busy, QueryTimeout, TsdbError
 from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls
@@ -214,10 +215,11 @@ class PostgresConnection(asyncio.Protocol):
 
     async def answer(self, messages: list[Message], backend: Backend, pool: StepPool, fast: FastStatements) -> None:
         """Work on messages on a thread of the pool, or in a fast worker, and send what comes out of it."""
+        begun = perf_counter()
         if fast.are_wanted and await self._answer_fast(messages, backend, fast):
             return
         with _traced(messages):
-            await self._answer(messages, backend, pool)
+            await self._answer(messages, backend, pool, begun)
 
     async def _answer_fast(self, messages: list[Message], backend: Backend, fast: FastStatements) -> bool:
         """Have a fast worker answer messages; False if it cannot."""
@@ -235,21 +237,22 @@ class PostgresConnection(asyncio.Protocol):
         await self.drain()
         return True
 
-    async def _answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
+    async def _answer(self, messages: list[Message], backend: Backend, pool: StepPool, begun: float) -> None:
+        allowed = backend.timeout_seconds
         steps = Steps(
             pool,
             lambda: backend.run(messages),
             backend.cancel,
             chunk_bytes=CHUNK_BYTES,
             pauses=True,
-            seconds_max=backend.timeout_seconds,
+            seconds_max=None if allowed is None else max(allowed - (perf_counter() - begun), 0.0),
             is_new=not backend.is_copying,
         )
         try:
             while not steps.is_over:
                 try:
                     chunk = await steps.next_chunk()
-                except Busy as error:  # nothing has run: errors of statements are part of their answer
+                except (Busy, QueryTimeout) as error:  # nothing has run: errors of statements are part of their answer
                     steps.abandon()
                     chunk = backend.refuse(messages, error)
                 self.write(chunk)

@@ -64,7 +64,7 @@ class Actions:
         action = parse_message(Action, await call.receive_one())
         session = await self._context.sessions.open(call)
         if action.type == "CreatePreparedStatement":
-            answer = await self._create(_body(sql.ActionCreatePreparedStatementRequest, action), session)
+            answer = await self._create(_body(sql.ActionCreatePreparedStatementRequest, action), session, call)
         elif action.type == "ClosePreparedStatement":
             request = _body(sql.ActionClosePreparedStatementRequest, action)
             self._prepared.close(request.prepared_statement_handle, session)
@@ -80,10 +80,14 @@ class Actions:
             raise _refusal(action.type)
         await call.send(Result(body=answer).SerializeToString())
 
-    async def _create(self, request: sql.ActionCreatePreparedStatementRequest, session: Session) -> bytes:
+    async def _create(
+        self, request: sql.ActionCreatePreparedStatementRequest, session: Session, call: GrpcCall
+    ) -> bytes:
         refuse_transaction(request)
         template, answer = await self._context.queries.run(
-            lambda: self._describe(request.query, session), cancel=lambda: self._database.cancel(session)
+            lambda: self._describe(request.query, session),
+            cancel=lambda: self._database.cancel(session),
+            seconds_max=call.seconds_left,
         )
         answer.prepared_statement_handle = self._prepared.add(template, session)
         return pack(answer)

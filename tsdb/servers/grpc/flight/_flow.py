@@ -36,8 +36,19 @@ async def ahead(take: Callable[[], Coroutine[Any, Any, _T | None]]) -> AsyncIter
 async def send_all(
     call: GrpcCall, workers: StepPool, pieces: Generator[bytes, None, None], *, cancel: Callable[[], None]
 ) -> None:
-    """Send the messages that a generator makes on threads, at the speed at which the client reads."""
-    steps = Steps(workers, lambda: pieces, cancel, chunk_bytes=1, reads_ahead=True)
+    """Send the messages that a generator makes on threads, at the speed at which the client reads.
+
+    Busy if that cannot begin before the deadline of the call.
+    """
+    steps = Steps(
+        workers,
+        lambda: pieces,
+        cancel,
+        chunk_bytes=1,
+        reads_ahead=True,
+        seconds_max=call.seconds_left,
+        is_guarded=True,  # gRPC cancels a call at its deadline
+    )
     try:
         while message := await steps.next_chunk():
             await call.send(message)

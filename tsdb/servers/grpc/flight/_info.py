@@ -64,7 +64,9 @@ class Info:
         session = await self._context.sessions.open(call)
         prepared = self._find_prepared(descriptor, session)
         schema = await self._context.queries.run(
-            lambda: self._describe(descriptor, prepared, session), cancel=lambda: self._database.cancel(session)
+            lambda: self._describe(descriptor, prepared, session),
+            cancel=lambda: self._database.cancel(session),
+            seconds_max=call.seconds_left,
         )
         return SchemaResult(schema=schema.serialize().to_pybytes()).SerializeToString()
 
@@ -80,7 +82,9 @@ class Info:
         session = await self._context.sessions.open(call)
         prepared = self._find_prepared(descriptor, session)
         found = await self._context.queries.run(
-            lambda: self._find(descriptor, prepared, session), cancel=lambda: self._database.cancel(session)
+            lambda: self._find(descriptor, prepared, session),
+            cancel=lambda: self._database.cancel(session),
+            seconds_max=call.seconds_left,
         )
         return _make_info(descriptor, found)
 

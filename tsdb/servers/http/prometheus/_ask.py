@@ -96,7 +96,12 @@ class PromqlWork:
         """Return what has a query answered by a fast worker."""
         if self._fast_workers is None:
             return None
-        return partial(self._fast_workers.answer, start=lambda: self._begin_lent(ask, text, span), encode=encode)
+        return partial(
+            self._fast_workers.answer,
+            start=lambda: self._begin_lent(ask, text, span),
+            encode=encode,
+            seconds_max=ask.seconds_max,
+        )
 
     def _begin_lent(self, ask: Ask, text: str, span: QueryTimes) -> LentWork:
         """Show a query in the process list and take what it reads."""

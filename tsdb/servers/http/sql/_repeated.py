@@ -8,6 +8,8 @@ same for each request of a client, so the shortcut keeps it:
 
 - What a block of headers says (who asks, which time zone, which codings are accepted) is read once for each block.
 - The session is made once for each client, block and database.
+- A query that has no answer when `http.timeout` is over is answered without one, and refused at once if its turn would
+  come later. What a worker declines is left to the application with the time that is left.
 - Everything else is as ever. Rights, the table and its snapshot are looked up for each query (`find_repeated`), and it
   is in the process list. Whatever is unusual is left to the application, with the bytes as they came.
 
@@ -26,11 +28,12 @@ from typing import NamedTuple
 from tsdb.auth import Authenticator, AuthError
 from tsdb.database import DatabaseGate, DatabasePort, NotReady, RepeatedQuery
 from tsdb.engine.lending import Lender
-from tsdb.errors import TsdbError
+from tsdb.errors import Busy, Status, TsdbError
 from tsdb.query import Session
 from tsdb.servers.fast_workers import Encode, FastAnswer, FastWorkers, Lent
+from tsdb.servers.http._app import TIMED_OUT
 from tsdb.servers.http._auth import read_credentials
-from tsdb.servers.http._errors import error_response, full_error_body
+from tsdb.servers.http._errors import error_response, full_error_body, plain_error_response
 from tsdb.servers.http.sql._answers import AnswerEncoder, raw_answer_headers
 from tsdb.servers.http.sql._parameters import FORM, Format, read_format
 from tsdb.servers.http.wire import (
@@ -60,8 +63,6 @@ BLOCK_BYTES_MAX = 4 << 10
 """A longer block of headers is left to the application."""
 SESSIONS_MAX = 8
 """How many sessions are kept for a connection."""
-TIMEOUT_SECONDS_MIN = 10.0
-"""With a shorter timeout requests have to be watched: the application does that."""
 
 _POST, _GET = b"POST /v1/sql", b"GET /v1/sql"
 _VERSION = b" HTTP/1.1"
@@ -102,7 +103,8 @@ class RepeatedQueries:
         self._workers = fast_workers
         self._make_session = make_session
         self._table_bytes_max = table_bytes_max
-        self._is_watching = 0 < timeout_seconds < TIMEOUT_SECONDS_MIN
+        self.seconds_max = timeout_seconds or None
+        """How long a request may take."""
         self._database: DatabasePort
         self._blocks: OrderedDict[bytes, _Block | None] = OrderedDict()
         self._get, self._post = route_meter("GET", PATH), route_meter("POST", PATH)
@@ -111,7 +113,7 @@ class RepeatedQueries:
     def take(self, connection: HttpConnection, data: bytes) -> bool:
         """Take a request if it is a query of a known shape; False leaves it to the application."""
         is_post = data.startswith(_POST)
-        if not (is_post or data.startswith(_GET)) or len(data) > REQUEST_BYTES_MAX or self._is_watching or is_tracing():
+        if not (is_post or data.startswith(_GET)) or len(data) > REQUEST_BYTES_MAX or is_tracing():
             return False
         if connection.note_request():
             return False
@@ -134,8 +136,11 @@ class RepeatedQueries:
         exchange = RepeatedExchange(self, connection, data, query, block, wanted, started, is_post=is_post)
         connection.begin_short(exchange)
         self.in_flight += 1
-        if not self._workers.submit(query.key, exchange):
-            exchange.answered(None)
+        try:
+            if not self._workers.submit(query.key, exchange, self.seconds_max):
+                exchange.answered(None)
+        except Busy as error:
+            exchange.refuse(error)
         return True
 
     def _read_block(self, headers: bytes, data: bytes) -> _Block | None:
@@ -204,7 +209,19 @@ class RepeatedQueries:
 class RepeatedExchange(ShortExchange):
     """One query, from its request to the answer."""
 
-    __slots__ = ("_accepted", "_connection", "_data", "_format", "_owner", "encode", "is_post", "query", "started")
+    __slots__ = (
+        "_accepted",
+        "_connection",
+        "_data",
+        "_format",
+        "_is_over",
+        "_owner",
+        "_timer",
+        "encode",
+        "is_post",
+        "query",
+        "started",
+    )
 
     def __init__(
         self,
@@ -227,31 +244,56 @@ class RepeatedExchange(ShortExchange):
         self.started = started
         self.is_post = is_post
         self.encode: Encode = owner.encoder_of(wanted, query.session, started)
+        self._is_over = False
+        """Whether the client has been told that its time is up."""
+        self._timer: asyncio.TimerHandle | None = None
+        if owner.seconds_max is not None:
+            self._timer = asyncio.get_running_loop().call_later(owner.seconds_max, self._expire)
 
     @property
     def is_wanted(self) -> bool:
-        return not self._connection.is_lost
+        return not (self._is_over or self._connection.is_lost)
 
     def lend(self, lender: Lender) -> Lent | None:
         return self.query.lend(lender)
 
     def answered(self, answer: FastAnswer | None) -> None:
         """Send the answer; without one the application gets the request."""
+        if self._timer is not None:
+            self._timer.cancel()
         try:
-            self._owner.end(self, is_answered=answer is not None)
+            self._owner.end(self, is_answered=answer is not None and not self._is_over)
+            if self._is_over:
+                return
             if answer is None:
-                self._connection.give_back(self._data)
+                self._connection.give_back(self._data, self.started)
                 return
             response = Response(answer.body)
-            response.raw_headers = raw_answer_headers(self._format, round((perf_counter() - self.started) * 1000))
+            response.raw_headers = raw_answer_headers(self._format, self._elapsed_ms)
         except TsdbError as error:
-            elapsed_ms = round((perf_counter() - self.started) * 1000)
-            response = error_response(error, elapsed_ms, full_error_body)
+            if self._is_over:
+                return
+            response = error_response(error, self._elapsed_ms, full_error_body)
         if self._accepted is None or len(response.body) < BODY_BYTES_MIN:
             self._send(response)
         else:
             # More than a little is compressed on a thread.
             asyncio.get_running_loop().create_task(self._send_compressed(response, self._accepted))
+
+    def refuse(self, error: TsdbError) -> None:
+        """Answer with an error instead of waiting any longer."""
+        self._is_over = True
+        self.answered(None)
+        self._send(error_response(error, self._elapsed_ms, full_error_body))
+
+    def _expire(self) -> None:
+        """The time is up. If a worker computes the query, what it reads is kept until it has."""
+        self._is_over = True
+        self._send(plain_error_response(408, Status.DEADLINE_EXCEEDED, TIMED_OUT, full_error_body))
+
+    @property
+    def _elapsed_ms(self) -> int:
+        return round((perf_counter() - self.started) * 1000)
 
     async def _send_compressed(self, response: Response, accepted: str) -> None:
         packed = await compress(response, accepted)

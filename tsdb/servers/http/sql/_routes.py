@@ -137,7 +137,9 @@ class SqlRoutes:
             partial(database.cancel, session),
             token=session.token,
             candidate=self._candidate(request, text, session, chosen),
-            elsewhere=self._elsewhere(database, text, session, AnswerEncoder.of(chosen, options, started)),
+            elsewhere=self._elsewhere(
+                database, text, session, AnswerEncoder.of(chosen, options, started), request.seconds_max
+            ),
             seconds_max=request.seconds_max,
         )
         try:
@@ -159,12 +161,17 @@ class SqlRoutes:
         return self._inline.candidate(is_alone, text, session.database, session.time_zone, chosen.name)
 
     def _elsewhere(
-        self, database: DatabasePort, text: str, session: Session, encode: AnswerEncoder
+        self, database: DatabasePort, text: str, session: Session, encode: AnswerEncoder, seconds_max: float | None
     ) -> Callable[[Hashable], Awaitable[FastAnswer | None]] | None:
         """Return what has a query answered by a fast worker."""
         if self._fast_workers is None:
             return None
-        return partial(self._fast_workers.answer, start=lambda: next(database.execute(text, session)), encode=encode)
+        return partial(
+            self._fast_workers.answer,
+            start=lambda: next(database.execute(text, session)),
+            encode=encode,
+            seconds_max=seconds_max,
+        )
 
     async def parse(self, request: Request) -> Response:
         """Answer with the statements of a text as JSON."""

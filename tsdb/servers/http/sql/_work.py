@@ -42,6 +42,7 @@ class ResponseWork(Steps):
             candidate=candidate,
             elsewhere=elsewhere,
             seconds_max=seconds_max,
+            is_guarded=True,
         )
         self._token = token
         self._first: bytes | None = None

@@ -9,6 +9,7 @@ from tsdb.servers.http.wire._compression import BODY_BYTES_MIN, accepts_gzip, co
 from tsdb.servers.http.wire._connection import HttpConnection
 from tsdb.servers.http.wire._listener import Listener
 from tsdb.servers.http.wire._messages import (
+    BEGUN,
     JSON,
     TEXT,
     AnyResponse,
@@ -31,6 +32,7 @@ from tsdb.servers.http.wire._shortcut import Shortcut, ShortExchange
 from tsdb.servers.http.wire._tuning import TUNING, HttpTuning
 
 __all__ = [
+    "BEGUN",
     "BODIES_BYTES_MAX",
     "BODY_BYTES_MIN",
     "CLIENT_GONE",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tsdb.servers._tls import common_name
 from tsdb.servers.http.wire._exchange import AHEAD_BYTES_MAX, Exchange
-from tsdb.servers.http.wire._messages import CERTIFICATE_NAME, IS_ALONE, Scope
+from tsdb.servers.http.wire._messages import BEGUN, CERTIFICATE_NAME, IS_ALONE, Scope
 from tsdb.servers.http.wire._protocol import BadHead, encode_refusal, parse_head
 from tsdb.servers.http.wire._shortcut import ShortExchange
 from tsdb.telemetry import get_logger
@@ -178,11 +178,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             self.drained.add_done_callback(self._end_short)
 
-    def give_back(self, data: bytes) -> None:
-        """Have the application answer a request that the shortcut cannot answer after all."""
+    def give_back(self, data: bytes, begun: float) -> None:
+        """Have the application answer a request that the shortcut cannot answer after all; `begun` is when it came."""
         self._exchange = None
         if not self.is_lost:
-            self._read_head(data + self._ahead)
+            self._read_head(data + self._ahead, begun)
 
     def _end_short(self, _: object) -> None:
         self._exchange = None
@@ -193,7 +193,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             self._go_on()
 
-    def _read_head(self, data: bytes) -> None:
+    def _read_head(self, data: bytes, begun: float | None = None) -> None:
         """Begin with a request, once its head is complete."""
         self._ahead = b""
         try:
@@ -213,6 +213,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             "client": self._client,
             IS_ALONE: self._listener.note_request(self),
         }
+        if begun is not None:
+            scope[BEGUN] = begun
         if self._listener.verifies_user:
             scope[CERTIFICATE_NAME] = self._name
         self._exchange = exchange = Exchange(self, scope, head)

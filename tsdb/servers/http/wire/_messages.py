@@ -45,9 +45,11 @@ class ClientDisconnected(Exception):
 
 
 CERTIFICATE_NAME = "tsdb.certificate_name"
+"""In a scope, where it counts: the name that the certificate of the client is in, None if it has none."""
 IS_ALONE = "tsdb.is_alone"
 """In a scope: whether no other connection has begun a request recently."""
-"""In a scope, where it counts: the name that the certificate of the client is in, None if it has none."""
+BEGUN = "tsdb.begun"
+"""In a scope: when the request came, on the clock `perf_counter`, if that was not just now."""
 
 
 class Headers:
@@ -168,6 +170,11 @@ class Request:
     def is_alone(self) -> bool:
         """Whether no other connection has begun a request recently."""
         return bool(self._scope.get(IS_ALONE, True))
+
+    @property
+    def is_handed_on(self) -> bool:
+        """Whether the shortcut had it first, and has used some of its time."""
+        return BEGUN in self._scope
 
     @property
     def headers(self) -> Headers:
