@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -166,6 +167,27 @@ def test_a_region_that_is_open_nowhere_for_a_moment_can_be_asked_for_again(
     monkeypatch.setattr(world.engine, "write_encoded", leave)
     with pytest.raises(RegionNotOpen):
         world.put(ROWS)
+
+
+def test_readers_that_are_released_by_several_requests_at_once_are_told_of_once(world: World) -> None:
+    """Requests of several threads take what the datanode is to be told: one may have taken what another has seen."""
+
+    class Taken(deque[int]):
+        """Another thread takes the first one after this thread has looked how many there are."""
+
+        def __len__(self) -> int:
+            found = super().__len__()
+            if found:
+                self.popleft()
+            return found
+
+    world.put(ROWS)
+    assert len(rows_of(world.regions, ["a"])) == 100
+    link = world.regions._links.get(world.server.address)
+    link._released = Taken([7, 8, 9])
+    assert set(link.take_released()) <= {7, 8, 9}
+    link._released = Taken()
+    assert link.take_released() == []
 
 
 def test_a_restarted_datanode_is_found_again(world: World) -> None:

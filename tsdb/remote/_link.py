@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -174,9 +175,12 @@ class Link:
         self._released.append(reader)
 
     def take_released(self) -> list[int]:
-        """Return the readers that the datanode is to be told of."""
-        released = self._released
-        return [released.popleft() for _ in range(len(released))] if released else []
+        """Return the readers that the datanode is to be told of; other threads may take some of them meanwhile."""
+        found: list[int] = []
+        with suppress(IndexError):
+            while self._released:
+                found.append(self._released.popleft())
+        return found
 
     def tick(self, now_ns: int) -> None:
         """End requests whose time is over, tell of readers that are not needed, look whether the datanode is there."""
