@@ -23,6 +23,8 @@ START = 1_700_000_000_000
 WINDOWS = 8
 KILLED_AFTER = (3,) if ROWS <= 8000 else (2, 1, 2)
 
+pytestmark = pytest.mark.timeout(max(300, ROWS // 1000))
+
 
 @pytest.fixture(scope="module")
 def proxy(server: ServerProcess) -> Iterator[HoldingProxy]:
@@ -66,7 +68,6 @@ def _kept(out: Path) -> dict[str, int]:
     return found
 
 
-@pytest.mark.timeout(max(300, ROWS // 1000))
 @pytest.mark.parametrize(
     ("suffix", "number"),
     [("csv", signal.SIGKILL), ("jsonl", signal.SIGTERM), ("parquet", signal.SIGKILL)],
