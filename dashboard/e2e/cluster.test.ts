@@ -21,6 +21,7 @@ const POINTS = 100;
 /** Messages have times of their own, as those of a cluster that is there may have some of an earlier run. */
 const RUN = Date.now();
 const FAILOVER_MS_MAX = 150_000;
+const SCREEN_MS_MAX = 60_000;
 
 let url: string;
 let cluster: Cluster | undefined;
@@ -287,25 +288,29 @@ test("cluster: nodes, regions and procedures are shown, and a region moves by cl
   await context.close();
 });
 
-test("every screen of a frontend fits a phone, in the dark", async () => {
-  for (const [path, ready] of [
-    ["query", "Run"],
-    ["explore", "seen_parted"],
-    ["logs", "Search"],
-    ["ingest", "Dry run"],
-    ["status", "Requests to object storage"],
-    ["cluster", "Failovers"],
-  ] as const) {
-    const options = { viewport: PHONE, theme: "dark" } as const;
-    const { page, context, problems } = await open(browser, url, path, options);
-    await page.getByText(ready, { exact: true }).first().waitFor();
-    await checkWidth(page);
-    await checkAccessibility(page);
-    await screenshot(page, `phone-cluster-${path}-dark`);
-    expect(problems).toEqual([]);
-    await context.close();
-  }
-});
+test(
+  "every screen of a frontend fits a phone, in the dark",
+  async () => {
+    for (const [path, ready] of [
+      ["query", "Run"],
+      ["explore", "seen_parted"],
+      ["logs", "Search"],
+      ["ingest", "Dry run"],
+      ["status", "Requests to object storage"],
+      ["cluster", "Failovers"],
+    ] as const) {
+      const options = { viewport: PHONE, theme: "dark" } as const;
+      const { page, context, problems } = await open(browser, url, path, options);
+      await page.getByText(ready, { exact: true }).first().waitFor();
+      await checkWidth(page);
+      await checkAccessibility(page);
+      await screenshot(page, `phone-cluster-${path}-dark`);
+      expect(problems).toEqual([]);
+      await context.close();
+    }
+  },
+  6 * SCREEN_MS_MAX,
+);
 
 // The last one: afterwards the cluster has a node less.
 test.skipIf(GIVEN)(

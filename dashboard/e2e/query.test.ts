@@ -4,7 +4,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { checkAccessibility, checkWidth, open, PHONE, screenshot, startBrowser } from "./browser";
 import { type Server, startServer } from "./server";
-import { accept, ask, editorOf, waitRows } from "./steps";
+import { accept, ask, editorOf, LONG, waitRows } from "./steps";
 
 const CHART_MS_MAX = 1000;
 const POLL = { timeout: 60_000 };
@@ -176,10 +176,7 @@ test("an error is shown, and underlined where it is", async () => {
 
 test("a query that takes long is cancelled, in the server too", async () => {
   const { page, context } = await open(browser, server.url, "query");
-  await ask(
-    page,
-    "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b WHERE a.value * b.value = -1",
-  );
+  await ask(page, LONG);
   const cancel = page.getByRole("button", { name: /Cancel/ });
   await cancel.waitFor();
   await page.waitForFunction(() => /[1-9]\.\d s/.test(document.querySelector(".elapsed")?.textContent ?? ""));

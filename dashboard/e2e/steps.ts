@@ -29,6 +29,6 @@ export function messagesOf(page: Page): Locator {
   return page.getByRole("list", { name: "Messages, the newest first" }).getByRole("listitem");
 }
 
-/** A statement that runs until it is cancelled. */
+/** A statement that runs until it is cancelled, in little memory. */
 export const LONG =
-  "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e, numbers f WHERE a.number + f.number > 7";
+  "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b WHERE a.value * b.value = -1";
