@@ -215,6 +215,10 @@ class Catalog(DatabaseChanges, TableCreation, TableTruncation):
         """Let `resume` try everything that is left at once."""
         self._attempts.hurry()
 
+    def forget_unfinished(self) -> None:
+        """Count nothing as unfinished any more: another server finishes it."""
+        self._attempts.keep(())
+
     def settle(self, is_queued: Callable[[str], bool]) -> None:
         """Note the end of changes that an earlier leader had begun, and of which nothing is left to be finished."""
         with self._changes:

@@ -178,6 +178,8 @@ class MetaLeader:
         for thread in (self._housekeeping, self._supervising):
             if thread.is_alive():
                 thread.join(_STOP_SECONDS_MAX)
+        if self._catalog is not None:
+            self._catalog.forget_unfinished()
 
     @property
     def is_recovered(self) -> bool:
