@@ -99,7 +99,7 @@ def test_statements_at_their_deadline_leave_the_server_well(tmp_path: Path) -> N
 
 
 def test_workers_that_are_killed_cost_their_own_queries_and_nobody_else_notices(tmp_path: Path) -> None:
-    kills, each_asks = 3, 12
+    kills, each_asks = 2, 6
     with running("standalone", tmp_path, environment={"TSDB_STANDALONE__QUERY__WORKERS": "2"}) as server:
         expected = answer(server, JOIN).json()["output"]
         wait_until(lambda: len(descendants(server.process.pid)) == 3)

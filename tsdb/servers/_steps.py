@@ -38,6 +38,8 @@ from tsdb.servers.fast_workers import FastAnswer
 
 CANCEL_SECONDS = 0.1
 """How long a step may continue after it was cancelled until it is cancelled again."""
+WAIT_SECONDS_MIN = 1.0
+"""A statement may wait so long for its turn however short its timeout is: one that raises it has to get through."""
 
 _T = TypeVar("_T")
 
@@ -201,11 +203,11 @@ class _WaitLimit:
         return None if self._deadline is None else max(self._deadline - perf_counter(), 0.0)
 
     def withdraw_in_time(self, step: Future[Any]) -> asyncio.TimerHandle | None:
-        """Have a step that has not begun by then never begin."""
+        """Have a step that has not begun by then, or within a second, never begin."""
         seconds = self.seconds_left
         if seconds is None:
             return None
-        return asyncio.get_running_loop().call_later(seconds, self._withdraw, step)
+        return asyncio.get_running_loop().call_later(max(seconds, WAIT_SECONDS_MIN), self._withdraw, step)
 
     def _withdraw(self, step: Future[Any]) -> None:
         self.is_reached = not step.done() and step.cancel()

@@ -27,6 +27,7 @@ from tests.servers.crowd import (
     Refused,
     connect_http,
     connect_mysql,
+    connect_postgres,
     connected,
     serving_crowd,
 )
@@ -190,53 +191,44 @@ def ask_too_long(asker: Asker) -> Refused:
     return told.value
 
 
-@pytest.mark.parametrize(
-    ("connect", "is_usual"),
-    [(connect_http, False), *((connect, True) for connect in CONNECTS)],
-)
-async def test_who_would_wait_until_the_deadline_is_told_at_once(
-    opened: LocalDatabase, forker: Forker, connect: Callable[[Ports], Asker], is_usual: bool
-) -> None:
-    """A client has the timeout of the server or one of its own."""
-    async with crowd(opened, forker, http_timeout="0s" if is_usual else "600s") as (world, ports):
-        patient: Any = await asyncio.to_thread(with_timeout, ports, connect, 600) if is_usual else connect(ports)
-        other = connect_http(ports)
-        await asyncio.to_thread(ask_by_turns, patient, other)
+async def test_who_would_wait_until_the_deadline_is_told_at_once(opened: LocalDatabase, forker: Forker) -> None:
+    """Clients have the timeout of the server, or one of their own."""
+    async with crowd(opened, forker, http_timeout="600s") as (world, ports):
+        askers: list[tuple[object, Any]] = [(503, connect_http(ports))]
+        askers += [(BUSY[each], await asyncio.to_thread(with_timeout, ports, each, 600)) for each in CONNECTS]
+        await asyncio.to_thread(ask_by_turns, *(each for _, each in askers))
         async with busy(world, ports):
             world.workers.note_turn(1e6)
-            told = await asyncio.to_thread(ask_too_long, patient)
-        assert (told.code, "would have to wait until its deadline" in told.message) == (BUSY[connect], True)
-        assert told.retry_after == ("1" if connect is connect_http else None)
-        assert len(await asyncio.to_thread(patient.ask, QUERIES[1])) == HOSTS
-        for each in (patient, other):
+            for code, each in askers:
+                told = await asyncio.to_thread(ask_too_long, each)
+                assert (told.code, "would have to wait until its deadline" in told.message) == (code, True)
+                assert told.retry_after == ("1" if isinstance(each, HttpAsker) else None)
+        for _, each in askers:
+            assert len(await asyncio.to_thread(each.ask, QUERIES[1])) == HOSTS, "its connection goes on"
             each.connection.close()
         assert not opened.database.services.processes.all()
 
 
-@pytest.mark.parametrize(("connect", "code"), list(zip(CONNECTS, (408, 1317, "57014"), strict=True)))
 async def test_who_has_waited_until_the_deadline_is_told_then(
-    opened: LocalDatabase,
-    forker: Forker,
-    connect: Callable[[Ports], Asker],
-    code: object,
-    monkeypatch: pytest.MonkeyPatch,
+    opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_planner, "PATIENCE", Duration(0))
     async with crowd(opened, forker, http_timeout="600s") as (world, ports):
         assert isinstance(ports.app.shortcut, RepeatedQueries)
         other, again = connect_http(ports), connect_http(ports)
         await asyncio.to_thread(ask_by_turns, other, again)
-        hasty: Any = again
-        if connect is not connect_http:
-            hasty = await asyncio.to_thread(with_timeout, ports, connect, 0.2)
+        hasty: list[tuple[object, Any]] = [(408, again)]
+        for code, connect in ((1317, connect_mysql), ("57014", connect_postgres)):
+            hasty.append((code, await asyncio.to_thread(with_timeout, ports, connect, 0.2)))
         async with busy(world, ports):
             ports.app.shortcut.seconds_max = 0.2
-            assert (await asyncio.to_thread(ask_too_long, hasty)).code == code
+            for code, each in hasty:
+                assert (await asyncio.to_thread(ask_too_long, each)).code == code
             ports.app.shortcut.seconds_max = None
         await asyncio.to_thread(wait_until, lambda: not (world.workers.waiting or ports.app.in_flight))
         assert not opened.database.services.processes.all()
         assert len(await asyncio.to_thread(again.ask, QUERIES[1])) == HOSTS, "its connection goes on"
-        for each in {hasty, again, other}:
+        for _, each in (*hasty, (200, other)):
             each.connection.close()
 
 
