@@ -19,6 +19,8 @@ from tsdb.components.metasrv import MetasrvParts
 from tsdb.config import Component, MetasrvConfig, load_config
 from tsdb.errors import StartError
 
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredEtcd]:
