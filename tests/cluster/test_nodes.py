@@ -6,9 +6,10 @@ import json
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.cluster.running import Cluster, Node, wait_for
+from tests.cluster.running import WAIT_SECONDS_MAX, Cluster, Node, wait_for
 from tests.kv.etcd_process import free_port
 
 pytestmark = pytest.mark.timeout(600)
@@ -55,40 +56,18 @@ def test_others_reach_a_datanode_by_its_host_name(cluster: Cluster, tmp_path: Pa
         node.end()
 
 
-def test_a_further_datanode_gets_its_share_of_the_regions_and_gives_it_back(cluster: Cluster, tmp_path: Path) -> None:
-    node = another(cluster, tmp_path, 8)
-    for number in range(5):
-        cluster.sql(
-            f"CREATE TABLE share{number} (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) "
-            "PARTITION ON COLUMNS (host) (host < 'h', host >= 'h')"
-        )
-        cluster.sql(f"INSERT INTO share{number} VALUES ('a', 1, 1), ('z', 2, 2)")
-    counts = "SELECT count(*) FROM information_schema.region_peers WHERE status = 'ALIVE' GROUP BY peer_id"
-
-    def is_balanced() -> bool:
-        begun = cluster.sql("ADMIN balance_regions()")[0][0]
-        running = "SELECT count(*) FROM information_schema.procedure_info WHERE status IN ('Waiting', 'Running')"
-        wait_for(lambda: cluster.sql(running) == [[0]])
-        return bool(begun == 0)
-
-    try:
-        node.start()
-        wait_for(is_balanced)
-        found = [int(count) for (count,) in cluster.sql(counts)]
-        assert len(found) == len(cluster.datanodes) + 1
-        assert max(found) - min(found) <= 1
-        for number in range(5):
-            assert cluster.sql(f"SELECT count(*), sum(v) FROM share{number}") == [[2, 3.0]]
-        here = cluster.sql("SELECT region_id FROM information_schema.region_peers WHERE peer_id = 8")
-        for (region,) in here:
-            ended = cluster.sql(f"ADMIN migrate_region({region}, 8, 1, 120)")[0][0]
-            assert json.loads(cluster.sql(f"ADMIN procedure_state('{ended}')")[0][0])["status"] == "Done"
-        for number in range(5):
-            assert cluster.sql(f"SELECT count(*) FROM share{number}") == [[2]]
-            cluster.sql(f"DROP TABLE share{number}")
-        assert node.stop() == 0
-    finally:
-        node.end()
+def test_regions_with_files_on_the_disk_of_their_datanode_are_not_moved(cluster: Cluster) -> None:
+    cluster.sql("CREATE TABLE stays (ts TIMESTAMP TIME INDEX, v DOUBLE)")
+    cluster.sql("INSERT INTO stays VALUES (1, 1)")
+    ((region, node),) = cluster.place_of("stays").items()
+    target = next(number for number in cluster.datanodes if number != node)
+    statement = f"ADMIN migrate_region({region}, {node}, {target})"
+    refused = httpx.post(f"{cluster.url}/v1/sql", data={"sql": statement}, timeout=WAIT_SECONDS_MAX).json()
+    assert refused["code"] == 1001
+    assert f"datanode {node} has its data files on its own disk" in refused["error"]
+    assert cluster.sql("SELECT v FROM stays") == [[1.0]]
+    assert cluster.place_of("stays") == {region: node}
+    cluster.sql("DROP TABLE stays")
 
 
 def test_datanodes_tell_with_their_heartbeats_how_far_their_logs_are_behind(cluster: Cluster) -> None:
@@ -117,6 +96,4 @@ def test_segments_files_and_regions_are_shown_with_the_node_they_are_on(cluster:
         assert {int(region): int(node) for region, node in found} == places, table
     segments = cluster.sql("SELECT DISTINCT node_id FROM information_schema.wal_segments ORDER BY node_id")
     assert segments == [[number] for number in cluster.datanodes]
-    requests = "SELECT DISTINCT node_id, state FROM information_schema.storage_requests ORDER BY node_id"
-    assert cluster.sql(requests) == [[number, "ok"] for number in cluster.datanodes]
     cluster.sql("DROP TABLE placed")
