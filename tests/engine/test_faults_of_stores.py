@@ -89,3 +89,18 @@ def test_no_fault_of_a_call_costs_a_row(tmp_path: Path, calls: int, kind: str, h
         live_through(world, steps, restarts=restarts)
         world.check(lives.expected(*steps))
         world.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_fault_of_an_index_costs_a_row_or_a_flush(tmp_path: Path, kind: str) -> None:
+    """Every request for an index file fails, its reply is lost, or half of it arrives; no step notices."""
+    steps = life()
+    world = StoreWorld(tmp_path)
+    getattr(world.remote, kind)("any", ".idx", times=-1)
+    lives.live(world.engine, *steps)
+    lives.settle(world.engine)
+    assert world.see() == lives.expected(*steps)
+    indexed = [file for region in world.engine.region_ids() for file in world.engine.files(region) if file.index_bytes]
+    assert bool(indexed) == (kind == "shorten")
+    world.check(lives.expected(*steps))
+    world.end()
