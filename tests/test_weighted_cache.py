@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.weighted_cache import KnownResults, WeightedCache
+from tsdb.processes.known_results import KnownResults
+from tsdb.weighted_cache import WeightedCache
 
 
 def repeated(calls: list[int], *, weight_max: int) -> WeightedCache[int, str]:

@@ -4,18 +4,15 @@
 table, a long regular expression), a thousand entries can take gigabytes. Here each entry has a weight, and the cache a
 bound on their sum.
 
-These caches belong to the process and not to one of its databases. `KnownResults` is what owns all of them together.
+These caches belong to the process and not to one of its databases: `all_caches` returns them.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
-
-from tsdb.memory import MemoryUse
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -54,7 +51,7 @@ class WeightedCache(Generic[K, V]):
         self._entries: dict[K, _Entry[V]] = {}
         """Oldest first."""
         self._weight = 0
-        _caches.add(self)
+        _caches.append(weakref.ref(self, _caches.remove))
 
     def __call__(self, key: K) -> V:
         entry = self._entries.get(key)
@@ -105,26 +102,9 @@ class WeightedCache(Generic[K, V]):
             self._weight -= entry.weight
 
 
-_caches: weakref.WeakSet[WeightedCache[Any, Any]] = weakref.WeakSet()
-"""Of this process."""
+_caches: list[weakref.ref[WeightedCache[Any, Any]]] = []
 
 
-class KnownResults:
-    """All caches of the process, as owners of memory."""
-
-    def __init__(self, part: float = 1.0) -> None:
-        """Each cache may hold this part of what it was made for."""
-        self._part = part
-        self.limit_memory(1.0)
-
-    def memory_use(self) -> Iterator[MemoryUse]:
-        used, most = Counter[str](), Counter[str]()
-        for cache in list(_caches):
-            used[cache.owner] += cache.weight
-            most[cache.owner] += cache.weight_max
-        for owner in sorted(most):
-            yield MemoryUse(owner, used[owner], most[owner])
-
-    def limit_memory(self, share: float) -> None:
-        for cache in list(_caches):
-            cache.limit_to(self._part * share)
+def all_caches() -> list[WeightedCache[Any, Any]]:
+    """Return the caches of this process."""
+    return [cache for each in list(_caches) if (cache := each()) is not None]

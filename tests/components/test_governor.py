@@ -99,3 +99,10 @@ def test_pages_that_no_process_has_of_its_own_are_counted() -> None:
     report = governor.report()
     assert report.held_bytes == 790
     assert {each.owner: each.bytes for each in report.uses} == {"fast_workers": 200, "worker_pages": 90}
+
+
+def test_large_queries_begin_again_before_there_is_room_for_all() -> None:
+    server = Server()
+    server.look(1001)
+    server.look(860, 3 * GROW_LOOKS)
+    assert server.owner.shares == [LEAST_SHARE, 0.5], "and no more before there is room"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
+GONE_SECONDS_MAX = 30.0
 
 
 class MemoryGroup:
@@ -64,7 +66,16 @@ def memory_group(nbytes: int) -> Iterator[MemoryGroup | None]:
         try:
             yield group
         finally:
-            with suppress(OSError):
-                path.rmdir()
+            _remove(path)
         return
     yield None
+
+
+def _remove(path: Path) -> None:
+    """Remove a group when its last process is gone: workers end a moment after their server."""
+    deadline = time.monotonic() + GONE_SECONDS_MAX
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            path.rmdir()
+            return
+        time.sleep(0.1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -125,6 +126,7 @@ def _check(url: str, steps: int) -> None:
             assert row[:2] == [steps * HOSTS, int(numbers.sum())]
             assert row[2] == (START_MS + (steps - 1) * STEP_MS) * 1_000_000
             return
+        time.sleep(1)
     pytest.fail("the server refuses queries although nothing else is asked")
 
 

@@ -3,7 +3,7 @@
     held, of the limit   what its owners may use of their shares
     below 3/4            all of it, again, step by step
     over 7/8             less: caches shrink, regions are flushed, merges and range queries get less
-    over the limit       a quarter, and no large query begins
+    over the limit       a quarter, and no large query begins; until it is below 7/8 for a while
 
 What is held is what the system says: memory of the server, and what its workers have of their own. Owners know what
 they hold, not what the C library, Arrow and Python keep for them. Pages of files do not count: the system takes them
@@ -145,7 +145,9 @@ class MemoryGovernor:
             wanted = last
         elif held > self._limit_bytes * TIGHT:
             wanted = max(self._step, min(self._step + 1, last - 1))
-        self._calm_looks = self._calm_looks + 1 if held < self._limit_bytes * ROOM else 0
+        # Large queries are refused no longer than they have to be.
+        calm = TIGHT if self._step == last else ROOM
+        self._calm_looks = self._calm_looks + 1 if held < self._limit_bytes * calm else 0
         if self._calm_looks >= GROW_LOOKS:
             self._calm_looks = 0
             wanted = max(self._step - 1, 0)

@@ -13,9 +13,9 @@ from tsdb.engine import DECODED, Acknowledge, EngineOptions, SharedSettings, Tre
 from tsdb.memory import MemoryOwner
 from tsdb.model import MemtableKind
 from tsdb.processes.fork_server import Forker
+from tsdb.processes.known_results import KnownResults
 from tsdb.query import QueryEngineOptions
 from tsdb.units import Size
-from tsdb.weighted_cache import KnownResults
 
 ServingConfig = StandaloneConfig | FrontendConfig
 """The configuration of a component with protocol servers."""

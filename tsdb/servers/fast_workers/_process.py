@@ -18,13 +18,13 @@ from tsdb.engine import DECODED
 from tsdb.engine.lending import PARCEL_RUNS_MAX, Borrower
 from tsdb.processes.allocator import give_back, keep_memory
 from tsdb.processes.fork_server import name_process
+from tsdb.processes.known_results import KnownResults
 from tsdb.processes.messages import Gone, receive_object
 from tsdb.query import run_checked
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.promql import LentPromql, PromqlBorrower
 from tsdb.query.series_aggregate import LentAggregate, borrowed_records
 from tsdb.servers._inline import SoftDeadline, SoftDeadlineExceeded, start_watch
-from tsdb.weighted_cache import KnownResults
 
 ANSWER_BYTES_MAX = 1 << 20
 """A larger answer is streamed by the server."""
