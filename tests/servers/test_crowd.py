@@ -179,7 +179,7 @@ async def test_a_full_queue_refuses_who_comes_too_late_and_nobody_else(opened: L
                 asked = [threads.submit(ask, asker) for asker in askers]
                 wait_until(lambda: sum(each.done() for each in asked) == CONNECTIONS - places)
                 assert scheduler.waiting == places
-                codes = {each.result() for each in asked if each.done()}  # type: ignore[type-var]
+                codes = {each.result() for each in asked if each.done()}
                 assert codes == set(BUSY.values())
             found = [each.result(SECONDS) for each in asked]
             assert found.count(answer) == places
