@@ -47,7 +47,8 @@ async def serving_crowd(
     opened: LocalDatabase, scheduler: QueryScheduler, *, http_timeout: str = "0s", workers: FastWorkers | None = None
 ) -> AsyncIterator[Ports]:
     """Serve a database over all protocols, on free ports, with the queries of all of them on one scheduler."""
-    gate, shared = DatabaseGate(opened.database), {"scheduler": scheduler, "fast_workers": workers}
+    gate = DatabaseGate(opened.database)
+    shared: dict[str, Any] = {"scheduler": scheduler, "fast_workers": workers}
     app = HttpApp(body_limit=0, timeout=Duration.parse(http_timeout))
     routes = [
         sql_routes(app, gate, threads_max=CONNECTIONS, scheduler=scheduler, fast_workers=workers),

@@ -51,6 +51,8 @@ MIXED: dict[str, list[tuple[Any, ...]]] = {
     "SELECT count(*) FROM cpu a JOIN cpu b ON a.host = b.host AND a.ts = b.ts": [(HOSTS * MINUTES,)],
 }
 """A small aggregate, a selection, PromQL and a join, and what they answer."""
+FLIGHT_ERRORS = (fl.FlightError, OSError, ValueError)
+"""What `pyarrow` makes of a status depends on its version."""
 LONG = "TQL EVAL (0, 36000, '1s') " + " + ".join(["quantile_over_time(0.5, cpu[1h])"] * 300)
 """It takes minutes, on the threads of the scheduler."""
 
@@ -179,7 +181,7 @@ async def test_a_full_queue_refuses_who_comes_too_late_and_nobody_else(opened: L
                 asked = [threads.submit(ask, asker) for asker in askers]
                 wait_until(lambda: sum(each.done() for each in asked) == CONNECTIONS - places)
                 assert scheduler.waiting == places
-                codes = {each.result() for each in asked if each.done()}  # type: ignore[type-var]
+                codes = {each.result() for each in asked if each.done()}
                 assert codes == set(BUSY.values())
             found = [each.result(SECONDS) for each in asked]
             assert found.count(answer) == places
@@ -260,14 +262,10 @@ async def test_calls_of_flight_have_deadlines_too(opened: LocalDatabase) -> None
                     lambda: ask_flight(client, text, options),
                     lambda: client.do_get(ticket, options).read_all(),
                 ):
-                    with pytest.raises(pa_errors(), match="would have to wait until its deadline"):
+                    with pytest.raises(FLIGHT_ERRORS, match="would have to wait until its deadline"):
                         call()
             wait_until(lambda: not scheduler.waiting)
             assert client.do_get(ticket, options).read_all().num_rows == 1
 
     async with serving_crowd(opened, scheduler) as ports:
         await asyncio.to_thread(drive, ports)
-
-
-def pa_errors() -> tuple[type[Exception], ...]:
-    return (fl.FlightError, OSError, ValueError)
