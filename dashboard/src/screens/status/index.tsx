@@ -67,14 +67,14 @@ export default function StatusScreen() {
       <div class="screen-columns">
         <Compactions part={value.compactions} />
         <Memory part={value.memory} />
-        <Storage
-          part={value.storage}
-          starts={value.starts}
-          startedMs={started === null ? null : started * 1000}
-          nowMs={atMs}
-          isFrontend={isFrontend}
-        />
       </div>
+      <Storage
+        part={value.storage}
+        starts={value.starts}
+        startedMs={started === null ? null : started * 1000}
+        nowMs={atMs}
+        isFrontend={isFrontend}
+      />
       <Rejections part={value.rejections} />
     </div>
   );
