@@ -276,6 +276,9 @@ def test_options_facts_and_the_end(world: World) -> None:
     store.put("a", b"x")
     (facts,) = [each for each in regions.storage_requests() if each.store == "of a datanode"]
     assert (facts.node_id, facts.requests, facts.state) == (1, 1, "ok"), "a node that is down hides no other"
+    world.routes.peers = lambda: [Peer(1, world.server.address)]  # type: ignore[method-assign]
+    assert regions._ask_all("no such verb") == [], "nor does one of another version"
+    world.routes.peers = lambda: [lost, Peer(1, world.server.address)]  # type: ignore[method-assign]
     with pytest.raises(Unsupported, match="there is no shared log"):
         regions.skip_log_object("wal/1/00000001/0000000000000007.log")
     world.routes.peers = lambda: [lost]  # type: ignore[method-assign]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -43,7 +42,7 @@ from tsdb.model import (
 )
 from tsdb.remote._calls import call_node
 from tsdb.remote._elsewhere import ELSEWHERE, explain
-from tsdb.remote._errors import NodeUnavailable, StaleStream
+from tsdb.remote._errors import NodeUnavailable, RemoteError, StaleStream
 from tsdb.remote._link import Link
 from tsdb.remote._links import Links
 from tsdb.remote._pending import RemoteChange, RemoteWrite
@@ -51,12 +50,15 @@ from tsdb.remote._reader import RemoteReader
 from tsdb.remote._routes import Routes
 from tsdb.remote._settings import RemoteSettings
 from tsdb.store import RequestFacts
+from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
 RETRY_THREADS = 8
 """How many changes are sent again at a time: each may wait for routes."""
 
 T = TypeVar("T")
+
+_log = get_logger("tsdb.remote")
 
 
 class RemoteRegions:
@@ -279,11 +281,15 @@ class RemoteRegions:
         return self.at_place(region_id, lambda link: call_node(link, op, [region_id, *args], timeout, clock))
 
     def _ask_all(self, op: str) -> list[tuple[Peer, list[Any]]]:
-        """Ask all datanodes: one that is down does not hide what the others have."""
+        """Ask all datanodes: one that is down, or of another version, does not hide what the others have."""
         found: list[tuple[Peer, list[Any]]] = []
         for peer in self.routes.peers():
-            with suppress(NodeUnavailable):
+            try:
                 found.append((peer, self._call_peer(peer, op)))
+            except NodeUnavailable:
+                continue
+            except RemoteError as error:
+                _log.warning("a datanode could not answer", node=peer.node_id, op=op, error=error)
         return found
 
     def _call_peer(self, peer: Peer, op: str, *args: object, timeout: Duration | None = None) -> Any:
