@@ -675,26 +675,26 @@ RegionModelOverSharedLog.TestCase.settings = settings(RegionModel.TestCase.setti
 RegionModelOverLocalAndSharedLog.TestCase.settings = RegionModelOverSharedLog.TestCase.settings
 
 
-@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 900)
 class TestRegionModelOverSharedLog(RegionModelOverSharedLog.TestCase):  # type: ignore[misc]
     """Runs the state machine over the log in an object store."""
 
 
-@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 900)
 class TestRegionModelOverLocalAndSharedLog(RegionModelOverLocalAndSharedLog.TestCase):  # type: ignore[misc]
     """Runs the state machine over a local log that is shipped."""
 
 
-@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 900)
 class TestRegionModel(RegionModel.TestCase):  # type: ignore[misc]
     """Runs the state machine."""
 
 
-@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 900)
 class TestRegionModelOverMemoryLog(RegionModelOverMemoryLog.TestCase):  # type: ignore[misc]
     """Runs the state machine over the log in memory."""
 
 
-@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 900)
 class TestTreeModel(TreeModel.TestCase):  # type: ignore[misc]
     """Runs the state machine with the other type of memtable."""

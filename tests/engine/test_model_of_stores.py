@@ -155,6 +155,6 @@ StoreModel.TestCase.settings = settings(
 )
 
 
-@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 900)
 class TestStoreModel(StoreModel.TestCase):  # type: ignore[misc]
     """Runs the state machine."""
