@@ -63,7 +63,7 @@ def test_owners_get_more_again_after_a_while_with_room() -> None:
     server = Server()
     server.look(1001)
     server.look(700, GROW_LOOKS - 1)
-    server.look(800)
+    server.look(880)
     server.look(700, GROW_LOOKS - 1)
     assert server.owner.shares == [LEAST_SHARE]
     server.look(700, 3 * GROW_LOOKS + 1)
