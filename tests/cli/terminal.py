@@ -77,7 +77,9 @@ def terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     variables = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    variables.pop("NO_COLOR", None)
+    # The test runner may say how wide its own terminal is, which programs believe more than the terminal itself.
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        variables.pop(name, None)
     variables.update(environment or {})
     process = subprocess.Popen(
         command,

@@ -218,7 +218,7 @@ def test_files_past_their_time_to_live_are_removed_when_the_store_is_back(tmp_pa
     gc.collect()
     lives.settle(world.engine)
     assert lives.unknown_files(world.engine), "its objects could not be deleted"
-    world.check({PLAIN: (["a", "b"], [])})
+    world.check({PLAIN: (["a", "b", "time to live"], [])})
     world.end()
 
 

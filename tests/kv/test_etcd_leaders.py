@@ -50,12 +50,15 @@ import sys
 from tests.kv.campaign import campaign
 from tests.kv.etcd_process import connect
 from tsdb.kv import Election, LeadershipLost, PutKey
+def say(text):
+    sys.stdout.write(text + "\\n")  # at once, because two threads say something
+    sys.stdout.flush()
 store = connect(sys.argv[1], prefix=sys.argv[2])
-leads = campaign(Election(store, "leader", candidate=b"child", ttl_seconds=2), 60, lambda _: print("lost", flush=True))
-print("leads" if leads.is_held() else "no", flush=True)
+leads = campaign(Election(store, "leader", candidate=b"child", ttl_seconds=2), 60, lambda _: say("lost"))
+say("leads" if leads.is_held() else "no")
 sys.stdin.readline()
-print("held" if leads.is_held() else "not held", flush=True)
-print("wrote" if store.transact([leads.proof], [PutKey("a", b"child")]) else "refused", flush=True)
+say("held" if leads.is_held() else "not held")
+say("wrote" if store.transact([leads.proof], [PutKey("a", b"child")]) else "refused")
 """
 
 

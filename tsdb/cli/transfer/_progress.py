@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 LINE_SECONDS = 5.0
+TITLE_CHARACTERS_MAX = 32
+"""A longer title would leave no room for the numbers in a terminal of 80 columns."""
 
 SizeUnit = Literal["bytes", "rows", "steps"]
 """What the size of something counts; `steps` are parts of about the same size."""
@@ -103,7 +105,10 @@ def _bar(title: str, size: int | None, unit: SizeUnit, rows: int) -> Iterator[Pr
     if unit != "rows":
         amounts.append(DownloadColumn() if unit == "bytes" else MofNCompleteColumn())
     total = f"/{size:,}" if unit == "rows" and size is not None else ""
-    columns = (TextColumn("{task.description}"), BarColumn(), *amounts, TextColumn("{task.fields[rows]}"))
+    # The end of a path tells more than its beginning.
+    shown = title if len(title) <= TITLE_CHARACTERS_MAX else f"…{title[1 - TITLE_CHARACTERS_MAX :]}"
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), *amounts, TextColumn("{task.fields[rows]}"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=size, rows="")
+        task = progress.add_task(shown, total=size, rows="")
         yield _BarView(progress, task, total, rows)
