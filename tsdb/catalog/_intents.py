@@ -183,7 +183,7 @@ class Intents:
     truncates: tuple[TruncateIntent, ...]
     drops: tuple[DropIntent, ...] = ()
     broken: tuple[tuple[str, CatalogCorrupted], ...] = ()
-    """Keys that cannot be read, if they are to be passed over."""
+    """Keys that cannot be read, if those are to be skipped."""
 
     @property
     def all_kinds(self) -> tuple[Sequence[AnyIntent], ...]:
@@ -196,7 +196,7 @@ def load_drops(kv: KvStore) -> list[DropIntent]:
 
 
 def load_intents(kv: KvStore, *, skips_broken: bool = False) -> Intents:
-    """Read all intents; CatalogCorrupted if one of them is not one, unless it is to be passed over."""
+    """Read all intents; CatalogCorrupted if one of them is not one, unless those are to be skipped."""
     broken: list[tuple[str, CatalogCorrupted]] = []
 
     def of_kind(kind: str, make: Callable[[Any], T]) -> tuple[T, ...]:

@@ -63,7 +63,7 @@ class Outcomes:
         self._made = 0
 
     def promise(self, record: ProcedureRecord) -> None:
-        """See to it that a client that waits no longer finds its change, whoever leads then."""
+        """Keep a change, so that a client that waits no longer finds it under any later leader."""
         with self._lock:
             self._promised.add(record.id)
             is_ending = self._last == record.id

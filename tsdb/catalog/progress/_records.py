@@ -4,7 +4,7 @@
 
 - The first transaction of a change notes that it is running, the last one how it ended: a record says `Done` if and
   only if the change is published. What is refused before it writes anything has none, unless it was promised.
-- Whoever finishes or undoes a change later notes that in the transaction that removes its intent.
+- A leader that finishes or undoes a change later records that in the transaction that removes its intent.
 - Finished records are kept up to a number; the oldest go first.
 """
 

@@ -43,7 +43,7 @@ class Background:
         self._submitted = 0
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
-        """What the threads wait for. A job wakes one of them: all of them would stand in the way of whoever submits."""
+        """What the threads wait for. A job wakes one of them: all of them would delay the thread that submits."""
         self._flush_came = threading.Condition(lock)
         """What the thread for flushes waits for."""
         self._jobs: list[_Job] = []

@@ -156,7 +156,7 @@ class Merge:
         return min(each.sequence_min for each in facts), max(each.sequence_max for each in facts)
 
     def stripes(self) -> Iterator[Stripe]:
-        """Merge stripe after stripe; a stripe with no row left is passed over."""
+        """Merge stripe after stripe; a stripe with no row left is skipped."""
         # Not a loop with a variable: that would hold on to a stripe, and all it was merged from, for too long.
         return filter(attrgetter("rows"), map(self._merge, self._cuts()))
 

@@ -12,7 +12,7 @@ aggregate over series or a PromQL query that takes milliseconds is computed in a
   visible: the snapshot is taken here, when the query has its turn.
 - Queries take turns in the order of their arrival; a worker has three at a time and need not wait for the next.
 - A query whose turn would come after its deadline is refused at once; one whose turn has not come by then is not
-  computed, and whoever waits for it says so in time.
+  computed, and its client is told in time.
 - A worker answers or declines. What it declines, because it takes longer than the soft deadline or has a large answer,
   runs as if there were no workers, and so does everything when a worker has ended. It is not tried again for a while.
 - Workers are started when they are first needed, and end when they are not needed for a minute.
