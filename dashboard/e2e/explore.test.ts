@@ -22,7 +22,7 @@ test("an empty database is filled with demo data by the page", async () => {
   await page.getByRole("button", { name: "Load demo data" }).click();
   await page.getByRole("cell", { name: "host_metrics" }).waitFor();
   const counted = JSON.stringify(await server.sql("SELECT count(*) FROM host_metrics"));
-  expect(counted).toContain("[[1805]]");
+  expect(counted).toContain("[[5405]]");
   expect(problems).toEqual([]);
   await context.close();
 });
@@ -34,7 +34,7 @@ for (const theme of ["light", "dark"] as const) {
     const details = page.getByRole("region", { name: "host_metrics", exact: true });
     await details.getByRole("cell", { name: "usage_user" }).waitFor();
     await details.getByRole("button", { name: "Count rows" }).click();
-    await details.getByText("1,805 rows", { exact: true }).waitFor();
+    await details.getByText("5,405 rows", { exact: true }).waitFor();
     await checkAccessibility(page);
     await screenshot(page, `explore-columns-${theme}`);
     await details.getByRole("tab", { name: "Rows" }).click();

@@ -215,7 +215,7 @@ test("demo data is the same each time, and counters only grow", () => {
   const chunks = [...demoChunks(1_794_989_475)];
   expect(chunks).toEqual([...demoChunks(1_794_989_479)]);
   const lines = chunks.join("\n").split("\n");
-  expect(lines.every((line) => /^\w+,[\w=,:-]+ \S.* \d{13}$/.test(line))).toBe(true);
+  expect(lines.every((line) => /^\w+,[\w=,:.+-]+ \S.* \d{13}$/.test(line))).toBe(true);
   const totals = lines
     .filter((line) =>
       line.startsWith("http_requests_total,instance=host-1:9100,job=web,method=GET,code=200 "),

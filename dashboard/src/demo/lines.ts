@@ -1,4 +1,4 @@
-// A small version of the data of `tsdb demo`, in the same tables, as lines for the line protocol.
+// The data of `tsdb demo`: the same tables, metrics and number of rows, with other values, as lines for the line protocol.
 //
 // The page writes it itself, over the same endpoint as any client: the server needs no code for it, and the rights of
 // the user count. Every value is a function of its time and series, so loading twice replaces rows by equal ones.
@@ -12,10 +12,18 @@ export const TABLES = [
 ];
 
 export const HOURS = 3;
-const STEP_SECONDS = 30;
+const STEP_SECONDS = 10;
+/** Every how many seconds a service writes a line of log. */
+const LOG_SECONDS = 30;
 const HOSTS = 5;
 const REGIONS = ["eu-west", "us-east", "ap-south"];
 const SERVICES = ["web", "orders", "payments"];
+const METHODS = [
+  ["GET", 0.8],
+  ["POST", 0.2],
+] as const;
+const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
+const MEAN_SECONDS = 0.06;
 const CODES = [
   ["200", 1],
   ["404", 0.03],
@@ -38,7 +46,7 @@ export function* demoChunks(end: number, minutes = 30): Generator<string> {
     const lines: string[] = [];
     for (let at = from; at < from + minutes * 60 && at <= last; at += STEP_SECONDS) {
       for (let host = 0; host < HOSTS; host += 1) lines.push(...hostLines(host, at));
-      lines.push(...logLines(at));
+      if (at % LOG_SECONDS === 0) lines.push(...logLines(at));
     }
     yield lines.join("\n");
   }
@@ -56,11 +64,31 @@ function hostLines(host: number, at: number): string[] {
   const place = `instance=${name}:9100,job=web`;
   return [
     `host_metrics,host=${name},region=${REGIONS[host % REGIONS.length]} ${fields} ${at * 1000}`,
-    ...CODES.map(
-      ([code, share]) =>
-        `http_requests_total,${place},method=GET,code=${code} tsdb_value=${counter(host, at, 16 * share)} ${at * 1000}`,
+    ...METHODS.flatMap(([method, part]) =>
+      CODES.map(([code, share]) => {
+        const labels = `${place},method=${method},code=${code}`;
+        return `http_requests_total,${labels} tsdb_value=${counter(host, at, 20 * part * share)} ${at * 1000}`;
+      }),
     ),
+    ...histogramLines(place, counter(host, at, 20), at),
     `up,${place} tsdb_value=1 ${at * 1000}`,
+  ];
+}
+
+function histogramLines(place: string, count: number, at: number): string[] {
+  const name = "http_request_duration_seconds";
+  const buckets = [
+    ...BUCKETS.map(
+      (bound) => [String(bound), Math.floor(count * (1 - Math.exp(-bound / MEAN_SECONDS)))] as const,
+    ),
+    ["+Inf", count] as const,
+  ];
+  return [
+    ...buckets.map(
+      ([bound, total]) => `${name}_bucket,${place},le=${bound} tsdb_value=${total} ${at * 1000}`,
+    ),
+    `${name}_count,${place} tsdb_value=${count} ${at * 1000}`,
+    `${name}_sum,${place} tsdb_value=${(count * MEAN_SECONDS).toFixed(3)} ${at * 1000}`,
   ];
 }
 
