@@ -238,7 +238,7 @@ def test_a_node_that_wakes_up_after_its_regions_were_taken(
             wait_for(lambda: lost not in cluster.place_of("cpu").values())
             writers.wait_progress(3)
         writers.wait_answers(2)
-        # Whoever asks it now gets no old rows, and nobody who asks others an error.
+        # A query of this node returns no old rows now, and queries of others do not fail.
         cluster.datanodes[lost].resume()
         writers.wait_progress(3)
         writers.wait_answers(5)

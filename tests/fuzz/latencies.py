@@ -152,7 +152,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def _serve_control() -> None:
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", flush=True)
-    await asyncio.to_thread(sys.stdin.read)  # until whoever asks has ended
+    await asyncio.to_thread(sys.stdin.read)  # until the process that reads the times has ended
 
 
 if __name__ == "__main__":

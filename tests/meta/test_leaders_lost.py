@@ -118,6 +118,6 @@ def test_a_change_is_finished_or_undone_wherever_its_leader_is_deposed(
                 }
         assert deposer.depositions == len(CRASH_POINTS)
         assert unknown
-        assert set(states) == {"Done", "Undone"}, "whoever leads knows what became of the changes of others"
+        assert set(states) == {"Done", "Undone"}, "a later leader knows what became of earlier changes"
         assert not [each for each in load_changes(store) if each.is_open]
         assert not [each for each in client.procedures() if each["state"] in ("Waiting", "Running", "Poisoned")]
