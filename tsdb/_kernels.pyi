@@ -207,6 +207,25 @@ def touched_chunks(
     `offsets` is as for `add_chunks`.
     """
 
+def contested_spans(
+    parts: Sequence[
+        tuple[
+            npt.NDArray[np.uint64],
+            npt.NDArray[np.uint64],
+            npt.NDArray[np.int64],
+            npt.NDArray[np.int64],
+            int,
+            int,
+        ]
+    ],
+) -> tuple[tuple[ArrowArray, ArrowArray, ArrowArray], int, list[ArrowArray]] | None:
+    """Return where two or more parts may have rows of one series at the same time (all int64); None if nowhere.
+
+    A part is both hashes of its series, the earliest and the latest time of each, and the first and the last time that
+    count. The answer is the first and the last time of each contested span and the number of its series, how many
+    series there are, and the numbers of the series of each part, nothing if all have the same ones.
+    """
+
 def common_keys(
     parts: Sequence[
         tuple[
@@ -220,10 +239,25 @@ def common_keys(
     ],
     keys_max: int,
 ) -> list[ArrowArray] | None:
-    """Return of each pair of rows with one series and time both, and part and row of either; None beyond `keys_max`.
+    """Return of each pair of rows with one series and time both, and then of either part, row, and the times before and
+    after it (all int64), the least and the greatest number where there is none; None beyond `keys_max`.
 
     A part is series, starts, stops, offsets, numbers and times: of each series the rows `starts` to `stops`, in
     the order of time, and the times of chunks; `offsets` and `numbers` are as for `add_chunks`.
+    """
+
+def cut_rows(
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    time_min: npt.NDArray[np.int64],
+    time_max: npt.NDArray[np.int64],
+    left_out: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    sets_max: int,
+) -> list[tuple[ArrowArray, ArrowArray, ArrowArray, ArrowArray, ArrowArray]] | None:
+    """Return ascending row ranges without some rows, given with the times before and after each.
+
+    The first pieces of all ranges are one set, the second ones another: places of the ranges, starts, stops, first and
+    last times (all int64). None if there would be more than `sets_max`.
     """
 
 def row_hash(

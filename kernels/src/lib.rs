@@ -60,6 +60,8 @@ mod _kernels {
     #[pymodule_export]
     use crate::rows::{
         common_keys::common_keys,
+        contested_spans::contested_spans,
+        cut_rows::cut_rows,
         group_series::group_series,
         interleave_runs::interleave_runs,
         merge_dedup::merge_dedup,

@@ -1,4 +1,4 @@
-"""`common_keys` against sets: keys that two sources have, whatever pieces their times lie in."""
+"""`common_keys` against sets: keys that two sources have and the times around them, whatever pieces times lie in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tsdb import _kernels
 Source = dict[int, list[int]]
 """The times of each series, in order."""
 
-TIMES = st.sets(st.integers(0, 40) | st.sampled_from([-(2**63), 2**63 - 1]), max_size=8).map(sorted)
+LEAST, GREATEST = -(2**63), 2**63 - 1
+TIMES = st.sets(st.integers(0, 40) | st.sampled_from([LEAST, GREATEST]), max_size=8).map(sorted)
 SOURCES = st.lists(st.dictionaries(st.integers(0, 5), TIMES, max_size=6), max_size=4)
 
 
@@ -36,9 +37,13 @@ def common(sources: list[Source], cuts: list[int], keys_max: int = 1000) -> set[
         return None
     pairs = list(zip(*(pa.array(each).to_pylist() for each in found), strict=True))
     rows = [[(series, time) for series, times in source.items() for time in times] for source in sources]
-    for series, time, one, one_row, other, other_row in pairs:
-        assert one != other
-        assert rows[one][one_row] == rows[other][other_row] == (series, time)
+    for series, time, *sides in pairs:
+        assert sides[0] != sides[4]
+        for source, row, *around in (sides[:4], sides[4:]):
+            assert rows[source][row] == (series, time)
+            own = [LEAST, *sources[source][series], GREATEST]
+            at = own.index(time, 1)
+            assert around == [own[at - 1], own[at + 1]]
     return {(series, time) for series, time, *_ in pairs}
 
 

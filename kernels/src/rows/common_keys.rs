@@ -16,8 +16,8 @@ use crate::rows::keys::times;
 
 type Part = (Held<i64>, Held<i64>, Held<i64>, Held<i64>, Vec<usize>, Vec<Array>);
 
-/// Returns of each pair of rows with one key the series, the time, and source and row of both; None if there are more than
-/// `keys_max`.
+/// Returns of each pair of rows with one key the series and the time, and of both rows the source, the row, and the times before
+/// and after it in its range, the least and the greatest number where there is none; None if there are more than `keys_max`.
 #[pyfunction]
 pub fn common_keys(py: Python<'_>, parts: Vec<Part>, keys_max: usize) -> PyResult<Option<Vec<ArrowArray>>> {
     let mut sources = Vec::with_capacity(parts.len());
@@ -39,12 +39,12 @@ pub fn common_keys(py: Python<'_>, parts: Vec<Part>, keys_max: usize) -> PyResul
     Ok(found.map(|pairs| {
         let column =
             |at: usize| ArrowArray::from_values::<Int64Type>(pairs.iter().map(|pair| pair[at]).collect());
-        (0..6).map(column).collect()
+        (0..10).map(column).collect()
     }))
 }
 
-/// Series, time, source, row, source, row.
-type Pair = [i64; 6];
+/// Series and time; source, row, time before and time after; the same of the other.
+type Pair = [i64; 10];
 
 /// The times of a source.
 struct Source {
@@ -105,6 +105,13 @@ impl Source {
         self.rest(row).map_or(i64::MAX, |rest| rest[0])
     }
 
+    /// The source and a row of a range, and the times around it.
+    fn around(&self, rows: &Rows, row: i64) -> [i64; 4] {
+        let before = if row > rows.start { self.time(row - 1) } else { i64::MIN };
+        let after = if row + 1 < rows.stop { self.time(row + 1) } else { i64::MAX };
+        [rows.source as i64, row, before, after]
+    }
+
     /// The first row of a range with a time of at least `moment`, or its end.
     fn seek(&self, rows: &Rows, moment: i64) -> i64 {
         let (mut low, mut high) = (rows.start, rows.stop);
@@ -145,7 +152,10 @@ fn compare(sources: &[Source], one: &Rows, other: &Rows, found: &mut Vec<Pair>) 
     let mut right = Walk::new(others, other.start, other.stop);
     while let (Some(early), Some(late)) = (left.time(), right.time()) {
         if early == late {
-            found.push([one.series, early, one.source as i64, left.row, other.source as i64, right.row]);
+            let [source, row, before, after] = source.around(one, left.row);
+            let own = [one.series, early, source, row, before, after];
+            let other = others.around(other, right.row);
+            found.push(std::array::from_fn(|at| if at < 6 { own[at] } else { other[at - 6] }));
         }
         if early <= late {
             left.step();

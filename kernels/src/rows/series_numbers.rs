@@ -22,8 +22,9 @@ pub struct SeriesNumbers {
     known: RwLock<Known>,
 }
 
+/// Series and their numbers, for one thread at a time.
 #[derive(Default)]
-struct Known {
+pub struct Known {
     tsid: Vec<u64>,
     check: Vec<u64>,
     slots: Vec<u32>,
@@ -93,7 +94,12 @@ impl SeriesNumbers {
 }
 
 impl Known {
-    fn number(&mut self, tsid: &[u64], check: &[u64]) -> (Vec<u32>, Vec<u32>) {
+    pub fn len(&self) -> usize {
+        self.tsid.len()
+    }
+
+    /// The numbers of series, and the places of those that are new, which get the next numbers.
+    pub fn number(&mut self, tsid: &[u64], check: &[u64]) -> (Vec<u32>, Vec<u32>) {
         let mut numbers = Vec::with_capacity(tsid.len());
         let mut new = Vec::new();
         for (at, (&tsid, &check)) in tsid.iter().zip(check).enumerate() {

@@ -167,14 +167,6 @@ def union_ordered(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Posi
     return union_series(tables)
 
 
-def number_series(tables: Sequence[SeriesTable]) -> tuple[int, list[Positions]]:
-    """Return how many distinct series some sets have, and the number of each one; numbers have no order."""
-    if _are_equal(tables):
-        return len(tables[0]), [np.arange(len(tables[0]), dtype=np.int64)] * len(tables)
-    union = _Union.of(tables)
-    return len(union.first), np.split(union.group.astype(np.int64), union.bounds[1:-1])
-
-
 def _are_equal(tables: Sequence[SeriesTable]) -> bool:
     first = tables[0]
     return all(

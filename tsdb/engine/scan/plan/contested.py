@@ -20,17 +20,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.rows.series import Positions, number_series
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.source import Held
-from tsdb.engine.scan.plan.disjoint import follow_each_other
 from tsdb.engine.scan.plan.parts import Part, Times
 from tsdb.model import TimeRange
 
 _KEYS_MAX = 1 << 16
-_LIMITS = np.iinfo(np.int64)
 _WIDE_TIMES = 4
 """A series that is contested for so many times as long as the median of all is read apart from the others."""
 
@@ -82,23 +79,40 @@ class Contested:
 
 def find_contested(parts: Sequence[Part]) -> Contested | None:
     """Return what parts, in the order of their starts, contest; None if no two of them have a key in common."""
-    count, places = number_series([part.series for part in parts])
-    if follow_each_other(parts, places, count):
+    found = _kernels.contested_spans(
+        [
+            (
+                part.series.tsid,
+                part.series.check,
+                part.time_min,
+                part.time_max,
+                part.time_range.start,
+                part.time_range.last,
+            )
+            for part in parts
+        ]
+    )
+    if found is None:
         return None
-    earliest, latest = np.full(count, _LIMITS.max), np.full(count, _LIMITS.min)
-    found: list[tuple[Times, Times, Positions]] = []
-    for part, place in zip(parts, places, strict=True):
-        first, last = _spans(part)
-        known_first, known_last = earliest[place], latest[place]
-        low, high = np.maximum(first, known_first), np.minimum(last, known_last)
-        is_contested = low <= high
-        if is_contested.any():
-            found.append((low[is_contested], high[is_contested], place[is_contested]))
-        earliest[place], latest[place] = np.minimum(first, known_first), np.maximum(last, known_last)
-    if not found:
-        return None
-    first, last, numbers = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
-    return Contested(first, last, numbers, count, places)
+    (first, last, numbers), count, own = found
+    places = [_numpy(each) for each in own] or [np.arange(count)] * len(parts)
+    return Contested(_numpy(first), _numpy(last), _numpy(numbers), count, places)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One row of each of some pairs."""
+
+    sources: Positions
+    """The part it is of."""
+    rows: Positions
+    before: Times
+    """The time of the row before it in its series, the least number if there is none."""
+    after: Times
+    """The time of the row after it, the greatest number if there is none."""
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Side:
+        return Side(self.sources[chosen], self.rows[chosen], self.before[chosen], self.after[chosen])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,13 +122,18 @@ class CommonKeys:
     numbers: Positions
     """The series of each pair."""
     times: Times
-    one: tuple[Positions, Positions]
-    """Of each pair the part and the row of the first."""
-    other: tuple[Positions, Positions]
-    """The same for the second."""
+    one: Side
+    other: Side
 
     def __len__(self) -> int:
         return len(self.times)
+
+    def within(self, first: int, last: int) -> CommonKeys:
+        """Return the pairs from a first to a last time."""
+        chosen = (self.times >= first) & (self.times <= last)
+        if chosen.all():
+            return self
+        return CommonKeys(self.numbers[chosen], self.times[chosen], self.one.only(chosen), self.other.only(chosen))
 
 
 def find_common(parts: Sequence[Part], contested: Contested, rows_max: int) -> CommonKeys | None:
@@ -128,11 +147,12 @@ def find_common(parts: Sequence[Part], contested: Contested, rows_max: int) -> C
     found = _kernels.common_keys(sources, _KEYS_MAX)
     if found is None:
         return None
-    columns = [pa.array(each).to_numpy() for each in found]
+    numbers, times, *sides = map(_numpy, found)
+    common = CommonKeys(numbers, times, Side(*sides[:4]), Side(*sides[4:]))
+    if not len(common):
+        return common
     # Rows outside of the time range were compared too.
-    is_inside = (columns[1] >= contested.first.min()) & (columns[1] <= contested.last.max())
-    numbers, times, *rows = columns if is_inside.all() else [column[is_inside] for column in columns]
-    return CommonKeys(numbers, times, (rows[0], rows[1]), (rows[2], rows[3]))
+    return common.within(int(contested.first.min()), int(contested.last.max()))
 
 
 def _choose(part: Part, place: Positions, is_wanted: npt.NDArray[np.bool_]) -> tuple[Positions, Positions, Positions]:
@@ -154,8 +174,6 @@ def _read_times(part: Part, starts: Positions, stops: Positions) -> tuple[Positi
     return offsets, numbers, times
 
 
-def _spans(part: Part) -> tuple[Times, Times]:
-    """Return the first and the last time that each series can have in the time range."""
-    if part.is_inside:
-        return part.time_min, part.time_max
-    return np.maximum(part.time_min, part.time_range.start), np.minimum(part.time_max, part.time_range.last)
+def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = np.frombuffer(memoryview(array), np.int64)
+    return values

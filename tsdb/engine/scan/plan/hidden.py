@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tsdb import _kernels
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.scan.plan.contested import CommonKeys
+from tsdb.engine.scan.plan.contested import CommonKeys, Side
 from tsdb.engine.scan.plan.parts import Part, Times
 
 _PARTS_MAX = 16
@@ -31,81 +32,76 @@ def leave_out_hidden(parts: Sequence[Part], common: CommonKeys) -> list[Part] | 
 
     For parts whose keys are unique, where the newest row of a key counts as a whole.
     """
-    one, other = (_read_sequences(parts, *side) for side in (common.one, common.other))
-    is_older = one < other
-    sources = np.where(is_older, common.one[0], common.other[0])
-    rows = np.where(is_older, common.one[1], common.other[1])
     found: list[Part] = []
+    more_max = _PARTS_MAX
+    hidden = {each.source: each for each in _find_hidden(parts, common)}
     for number, part in enumerate(parts):
-        hidden = np.unique(rows[sources == number])
-        found += _cut_out(part, _Holes.of(part, hidden)) if len(hidden) else [part]
-        if len(found) > len(parts) + _PARTS_MAX:
+        if number not in hidden:
+            found.append(part)
+            continue
+        cut = hidden[number].cut_out(part, more_max + 1)
+        if cut is None:
             return None
+        found += cut
+        more_max -= len(cut) - 1
     return found
 
 
-def _read_sequences(parts: Sequence[Part], sources: Positions, rows: Positions) -> npt.NDArray[np.uint64]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hidden:
+    """Rows of one part that newer ones hide, in order."""
+
+    source: int
+    rows: Positions
+    before: Times
+    """The time of the row before each."""
+    after: Times
+
+    def cut_out(self, part: Part, parts_max: int) -> list[Part] | None:
+        """Return what is left: row ranges up to the first hole of each series, then those from hole to hole."""
+        left_out = self.rows, self.before, self.after
+        sets = _kernels.cut_rows(part.starts, part.stops, part.time_min, part.time_max, left_out, parts_max)
+        return None if sets is None else [self._take(part, each) for each in sets]
+
+    def _take(self, part: Part, columns: Sequence[_kernels.ArrowArray]) -> Part:
+        places, starts, stops, time_min, time_max = (np.frombuffer(memoryview(each), np.int64) for each in columns)
+        own = part if len(places) == len(part.starts) else part.take(places)
+        return replace(own, starts=starts, stops=stops, time_min=time_min, time_max=time_max)
+
+
+def _find_hidden(parts: Sequence[Part], common: CommonKeys) -> Iterator[_Hidden]:
+    """Yield the rows that newer ones of the same key hide, by part."""
+    is_older = _tell_older(parts, common)
+    one, other = common.one, common.other
+    sources = np.where(is_older, one.sources, other.sources)
+    rows = np.where(is_older, one.rows, other.rows)
+    before, after = np.where(is_older, one.before, other.before), np.where(is_older, one.after, other.after)
+    order = np.lexsort((rows, sources))
+    # A row that several others hide is there several times.
+    order = order[np.append(True, (np.diff(rows[order]) != 0) | (np.diff(sources[order]) != 0))]
+    bounds = np.flatnonzero(np.diff(sources[order])) + 1
+    for own in np.split(order, bounds):
+        yield _Hidden(int(sources[own[0]]), rows[own], before[own], after[own])
+
+
+def _tell_older(parts: Sequence[Part], common: CommonKeys) -> npt.NDArray[np.bool_]:
+    """Tell of each pair whether the first row is the older one: its sequence is lower."""
+    lowest = np.array([part.source.facts.sequence_min for part in parts], np.uint64)
+    highest = np.array([part.source.facts.sequence_max for part in parts], np.uint64)
+    one, other = common.one, common.other
+    is_older = highest[one.sources] < lowest[other.sources]
+    # Mostly all of one part is older than all of the other: then no sequences are read.
+    is_open = ~is_older & (highest[other.sources] >= lowest[one.sources])
+    if is_open.any():
+        is_older[is_open] = _read_sequences(parts, one.only(is_open)) < _read_sequences(parts, other.only(is_open))
+    return is_older
+
+
+def _read_sequences(parts: Sequence[Part], side: Side) -> npt.NDArray[np.uint64]:
     """Return the sequences of some rows."""
-    sequences = np.zeros(len(rows), np.uint64)
-    for number in np.unique(sources):
-        is_own = sources == number
-        own, back = np.unique(rows[is_own], return_inverse=True)
+    sequences = np.zeros(len(side.rows), np.uint64)
+    for number in np.unique(side.sources):
+        is_own = side.sources == number
+        own, back = np.unique(side.rows[is_own], return_inverse=True)
         sequences[is_own] = parts[number].source.sequences(Slices(own, own + 1))[back]
     return sequences
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Holes:
-    """Row ranges to leave out, in order."""
-
-    series: Positions
-    """The place of each one's series in the part."""
-    starts: Positions
-    stops: Positions
-    levels: Positions
-    """How many holes of the same series come before it."""
-
-    @classmethod
-    def of(cls, part: Part, hidden: Positions) -> _Holes:
-        series = np.searchsorted(part.stops, hidden, side="right")
-        is_first = np.append(True, (np.diff(hidden) != 1) | (np.diff(series) != 0))
-        first = np.flatnonzero(is_first)
-        own, starts, stops = series[first], hidden[first], hidden[np.append(first[1:], len(hidden)) - 1] + 1
-        levels = np.arange(len(own)) - np.searchsorted(own, own)
-        return cls(own, starts, stops, levels)
-
-
-def _cut_out(part: Part, holes: _Holes) -> Iterator[Part]:
-    """Yield the row ranges up to the first hole of each series, then those from hole to hole."""
-    stops = part.stops.copy()
-    first = holes.levels == 0
-    stops[holes.series[first]] = holes.starts[first]
-    yield from _filled(part, np.arange(len(stops)), part.starts, stops)
-    for level in range(int(holes.levels.max()) + 1):
-        own = np.flatnonzero(holes.levels == level)
-        # The next hole is where the range ends, if it is one of the same series.
-        ends = part.stops[holes.series[own]]
-        has_next = np.append(holes.levels, 0)[own + 1] == level + 1
-        ends[has_next] = holes.starts[own[has_next] + 1]
-        yield from _filled(part, holes.series[own], holes.stops[own], ends)
-
-
-def _filled(part: Part, series: Positions, starts: Positions, stops: Positions) -> Iterator[Part]:
-    """Yield a part of row ranges of some series, without those that are empty."""
-    kept = np.flatnonzero(starts < stops)
-    if not len(kept):
-        return
-    own = part if len(kept) == len(part.starts) else part.take(series[kept])
-    starts, stops = starts[kept], stops[kept]
-    time_min = _exact(part, own.time_min, starts, starts != own.starts)
-    time_max = _exact(part, own.time_max, stops - 1, stops != own.stops)
-    yield replace(own, starts=starts, stops=stops, time_min=time_min, time_max=time_max)
-
-
-def _exact(part: Part, known: Times, rows: Positions, is_new: npt.NDArray[np.bool_]) -> Times:
-    """Return the times of rows, of which only some are not known."""
-    if not is_new.any():
-        return known
-    times = known.copy()
-    times[is_new] = part.source.times(Slices(rows[is_new], rows[is_new] + 1))
-    return times
