@@ -3,8 +3,8 @@
 A day of 100 hosts with five fields every 10 s is written in the order in which it would arrive: the writers take turns
 with the steps of time, and each of them is a little later than the one before. A flush every four hours leaves rows in
 a later file that belong before the end of an earlier one. All loads are asked in turn, in rounds, so that a busy
-machine is equally busy for all of them, and CPU time is measured. The goals: out of step by a minute a query takes at most
-1.3 times as long as in step, and at most 1.5 times with one row of a hundred sent twice.
+machine is equally busy for all of them, and CPU time is measured. The goals: out of step by a minute a query takes at
+most 1.3 times as long as in step, and at most 1.5 times with one row of a hundred sent twice.
 """
 
 from __future__ import annotations

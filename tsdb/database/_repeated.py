@@ -1,4 +1,4 @@
-"""A query of a known shape that another process computes: in the process list, counted, and ended here.
+"""A query of a known shape that another process computes, or this one: in the process list, counted, and ended here.
 
 It means what `Database.execute` makes of the same text. Where anything is unusual there is no such query, or it is not
 answered; nothing has happened then, and its text is run as any other.
@@ -16,11 +16,11 @@ from tsdb.database.sessions.access import authorize
 from tsdb.engine.lending import Lender
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.query import Session
-from tsdb.query.series_aggregate import LentAggregate, RepeatedAggregate
+from tsdb.query.series_aggregate import AggregateRecords, LentAggregate, RepeatedAggregate
 
 
 class RepeatedQuery:
-    """One query. It is lent at most once, and ended."""
+    """One query. It is lent or started at most once, and ended."""
 
     __slots__ = ("_aggregate", "_process", "_processes", "_started", "session", "text")
 
@@ -46,6 +46,10 @@ class RepeatedQuery:
         except TsdbError:
             # Whatever it is, the usual way meets it too, and reports it.
             return None
+
+    def start(self) -> AggregateRecords:
+        """Begin it in this process; its rows are NeedsPlanner if only a planned query has them."""
+        return self._aggregate.start()
 
     def end(self, *, is_answered: bool, note: Callable[[float, RepeatedQuery], None]) -> None:
         """Let go of everything; `note` is told how long an answer took. Raises if the query was killed meanwhile."""

@@ -114,7 +114,7 @@ class Database:
             yield self._run(parsed, session, tables=tables)
 
     def find_repeated(self, text: str, session: Session) -> RepeatedQuery | None:
-        """Return a query of a known shape that a fast worker may be able to compute; None for anything else."""
+        """Return a query of a known shape that needs nothing but its table; None for anything else."""
         return find_repeated(text, session, self.services)
 
     def end_repeated(self, query: RepeatedQuery, *, is_answered: bool) -> None:

@@ -88,7 +88,7 @@ class QueryEngine:
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
 
     def find_repeated(self, text: str, session: Session) -> RepeatedAggregate | None:
-        """Return an aggregate of a known shape that another process can perhaps compute; None for anything else."""
+        """Return an aggregate of a known shape that needs nothing but its table; None for anything else."""
         return self._fast_paths.find_repeated(text, session)
 
     def recent_statements(self, count: int, text_chars_max: int) -> list[RecentStatement]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -88,13 +89,15 @@ class FastPaths:
         return None if filter is None else FastPath(template.meaning, filter, "its shape was seen before")
 
     def find_repeated(self, text: str, session: Session) -> RepeatedAggregate | None:
-        """Return an aggregate of a known shape that another process can perhaps compute; None for anything else."""
+        """Return an aggregate of a known shape that needs nothing but its table; None for anything else."""
         seen = self.find_seen(text, session)
         if seen is None or not isinstance(seen.run, AggregateRun) or not RepeatedAggregate.can_be(seen.run):
             return None
         if not self._planner.is_patient(session):
             return None
-        return RepeatedAggregate(seen.run, seen.run, seen.filter, self._planner.open_reader)
+        run, filter = seen.run, seen.filter
+        start = partial(self.start_aggregate, run, filter, session)
+        return RepeatedAggregate(run, run, filter, self._planner.open_reader, start)
 
     def recent(self, count: int, text_chars_max: int) -> list[RecentStatement]:
         """Return the last statements of the shapes that were asked last."""

@@ -14,6 +14,7 @@ from tsdb.query.series_aggregate._records import (
     AggregateRecords,
     AggregateRun,
     LentAggregate,
+    NeedsPlanner,
     RepeatedAggregate,
     borrowed_records,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "AggregateRun",
     "FittedQuery",
     "LentAggregate",
+    "NeedsPlanner",
     "OuterRecords",
     "RepeatedAggregate",
     "RunFilter",

@@ -53,6 +53,10 @@ class LentAggregate(NamedTuple):
     regions: Sequence[LentRegion]
 
 
+class NeedsPlanner(Exception):
+    """Only a planned query has the rows, and there is no fallback."""
+
+
 class AggregateRecords:
     """One batch of rows, or those of a planned query if the runs turn out to have no answer."""
 
@@ -68,7 +72,7 @@ class AggregateRecords:
     ) -> None:
         """`bound` is what `bind_expressions` returns.
 
-        `plan` runs the fallback when rows are iterated; not needed by callers of `aggregate`.
+        `plan` runs the fallback when rows are iterated; without it, NeedsPlanner is raised instead.
         """
         self._plan = plan
         self._bound = bound
@@ -131,7 +135,8 @@ class AggregateRecords:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         found = self.aggregate()
         if isinstance(found, Declined):
-            assert self._plan is not None, "rows are iterated without a fallback"
+            if self._plan is None:
+                raise NeedsPlanner(found.reason)
             self._running = self._plan()
             yield from self._running
         elif found.num_rows:
@@ -244,18 +249,25 @@ class AggregateRecords:
 
 
 class RepeatedAggregate:
-    """An aggregate of a known shape that only another process is to compute: no more is done here than that needs."""
+    """An aggregate of a known shape, for another process to compute, or for this one."""
 
-    __slots__ = ("_filter", "_open_reader", "_readers", "key", "run")
+    __slots__ = ("_filter", "_open_reader", "_readers", "key", "run", "start")
 
     def __init__(
-        self, key: Hashable, run: AggregateRun, filter: RunFilter, open_reader: Callable[[RegionId], RegionReader]
+        self,
+        key: Hashable,
+        run: AggregateRun,
+        filter: RunFilter,
+        open_reader: Callable[[RegionId], RegionReader],
+        start: Callable[[], AggregateRecords],
     ) -> None:
         self.key = key
         """What it has in common with others of its shape."""
         self.run = run
         self._filter = filter
         self._open_reader = open_reader
+        self.start = start
+        """Begins it in this process, without a fallback."""
         self._readers: list[RegionReader] = []
 
     @classmethod

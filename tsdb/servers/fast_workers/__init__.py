@@ -22,11 +22,19 @@ docs/decisions/0013-fast-workers.md has the measurements.
 """
 
 from tsdb.servers.fast_workers._pool import FastWorkers
-from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, Encode, FastWorkerProgram, Lent
+from tsdb.servers.fast_workers._process import (
+    ANSWER_BYTES_MAX,
+    VECTOR_BYTES_MAX,
+    VECTOR_BYTES_MIN,
+    Encode,
+    FastWorkerProgram,
+    Lent,
+)
 from tsdb.servers.fast_workers._statements import FastStatements, single_query
 from tsdb.servers.fast_workers._worker import FastAnswer
 
 __all__ = [
+    "ANSWER_BYTES_MAX",
     "VECTOR_BYTES_MAX",
     "VECTOR_BYTES_MIN",
     "Encode",

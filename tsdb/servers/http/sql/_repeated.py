@@ -1,9 +1,10 @@
-"""Queries that dashboards repeat: from the bytes of a request to a fast worker, and back, without the layers between.
+"""Queries that dashboards repeat: from the bytes of a request to the answer, without the layers between.
 
-    bytes ─▶ headers as before? ─▶ parameters ─▶ a known shape? ─▶ turn of a fast worker ─▶ head and body of the answer
+    bytes ─▶ headers as before? ─▶ parameters ─▶ a known shape? ─┬─▶ turn of a fast worker ─┬─▶ head and body
+                                                                 └─▶ here, for one client  ─┘
 
-A query of a known shape takes half a millisecond in a fast worker, and as long in the layers that a request goes
-through here: a task, timeouts, the session, the planner, the streaming of the answer. Nearly all of that comes to the
+A query of a known shape takes half a millisecond to compute, and as long in the layers that a request goes
+through: a task, timeouts, the session, the planner, the streaming of the answer. Nearly all of that comes to the
 same for each request of a client, so the shortcut keeps it:
 
 - What a block of headers says (who asks, which time zone, which codings are accepted) is read once for each block.
@@ -13,15 +14,16 @@ same for each request of a client, so the shortcut keeps it:
 - Everything else is as ever. Rights, the table and its snapshot are looked up for each query (`find_repeated`), and it
   is in the process list. Whatever is unusual is left to the application, with the bytes as they came.
 
-For clients that are not alone: a query of one that is alone runs inline, sooner than any worker could answer.
-docs/decisions/0013-fast-workers.md has the measurements.
+A client that is alone is answered inline, sooner than any worker could do it, by the rules for all queries that run
+inline (`tsdb/servers/_inline.py`). docs/decisions/0013-fast-workers.md has the measurements.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from time import perf_counter
 from typing import NamedTuple
 
@@ -30,7 +32,8 @@ from tsdb.database import DatabaseGate, DatabasePort, NotReady, RepeatedQuery
 from tsdb.engine.lending import Lender
 from tsdb.errors import Busy, Status, TsdbError
 from tsdb.query import Session
-from tsdb.servers.fast_workers import Encode, FastAnswer, FastWorkers, Lent
+from tsdb.servers._inline import Candidate, InlinePolicy, SoftDeadlineExceeded
+from tsdb.servers.fast_workers import ANSWER_BYTES_MAX, Encode, FastAnswer, FastWorkers, Lent
 from tsdb.servers.http._app import TIMED_OUT
 from tsdb.servers.http._auth import read_credentials
 from tsdb.servers.http._errors import error_response, full_error_body, plain_error_response
@@ -52,7 +55,7 @@ from tsdb.servers.http.wire import (
     parse_head,
     route_meter,
 )
-from tsdb.telemetry import is_tracing
+from tsdb.telemetry import get_logger, is_tracing
 
 PATH = "/v1/sql"
 REQUEST_BYTES_MAX = 16 << 10
@@ -71,6 +74,8 @@ _UNUSUAL = frozenset(
     {b"expect", b"transfer-encoding", b"content-encoding", b"upgrade", b"x-tsdb-timeout", b"x-greptime-timeout"}
 )
 """Headers of requests that are left to the application."""
+
+_log = get_logger("tsdb.http")
 
 MakeSession = Callable[[Request, Params, DatabasePort], Session]
 
@@ -93,13 +98,18 @@ class RepeatedQueries:
         gate: DatabaseGate,
         authenticator: Authenticator,
         fast_workers: FastWorkers,
+        inline: InlinePolicy,
         make_session: MakeSession,
         *,
+        others: Callable[[], int],
         table_bytes_max: int,
         timeout_seconds: float,
     ) -> None:
+        """`others` tells how many requests are in progress."""
         self._gate = gate
         self._authenticator = authenticator
+        self._inline = inline
+        self._others = others
         self._workers = fast_workers
         self._make_session = make_session
         self._table_bytes_max = table_bytes_max
@@ -115,8 +125,7 @@ class RepeatedQueries:
         is_post = data.startswith(_POST)
         if not (is_post or data.startswith(_GET)) or len(data) > REQUEST_BYTES_MAX or is_tracing():
             return False
-        if connection.note_request():
-            return False
+        is_alone = connection.note_request() and not self._others()
         started = perf_counter()
         end = data.find(b"\r\n\r\n")
         line_end = data.find(b"\r\n", 0, end + 2)
@@ -130,18 +139,46 @@ class RepeatedQueries:
         wanted = _read_parameters(encoded, data[end + 4 :] if is_post and block.is_form else b"")
         if wanted is None or (is_post and not block.is_form):
             return False
-        query = self._find(connection, data, headers, block, wanted)
+        session = self._session_of(connection, data, headers, block, wanted)
+        if session is None:
+            return False
+        candidate = None
+        if is_alone:
+            facts = session.database, session.time_zone, wanted.format.name
+            candidate = self._inline.candidate(is_alone, wanted.text, *facts)
+            if candidate is None or not candidate.is_inline:
+                return False
+        query = self._find(wanted, session)
         if query is None:
             return False
+        answer = None
+        if candidate is not None:
+            answer = self._compute(candidate, query, self.encoder_of(wanted, session, started))
+            if answer is None:
+                return False
         exchange = RepeatedExchange(self, connection, data, query, block, wanted, started, is_post=is_post)
         connection.begin_short(exchange)
         self.in_flight += 1
+        if answer is not None:
+            exchange.answered(answer)
+            return True
         try:
             if not self._workers.submit(query.key, exchange, self.seconds_max):
                 exchange.answered(None)
         except Busy as error:
             exchange.refuse(error)
         return True
+
+    def _compute(self, candidate: Candidate, query: RepeatedQuery, encode: Encode) -> FastAnswer | None:
+        """Compute a query here and now; without an answer it has ended, and the application gets the request."""
+        try:
+            return candidate.run(lambda: _encoded(encode(query.start())))
+        except (Exception, SoftDeadlineExceeded) as error:  # noqa: BLE001
+            # Whatever it is, the application meets it too, and reports it.
+            _log.debug("a repeated query is left to the application", reason=repr(error))
+            with suppress(TsdbError):
+                self._database.end_repeated(query, is_answered=False)
+            return None
 
     def _read_block(self, headers: bytes, data: bytes) -> _Block | None:
         """Read a block of headers that is not known, or that is unusual."""
@@ -158,10 +195,10 @@ class RepeatedQueries:
             self._blocks.popitem(last=False)
         return block
 
-    def _find(
+    def _session_of(
         self, connection: HttpConnection, data: bytes, headers: bytes, block: _Block, wanted: _Wanted
-    ) -> RepeatedQuery | None:
-        """Return the query of a request if its shape is known."""
+    ) -> Session | None:
+        """Return the session of a request; None if its client has to log in first."""
         try:
             database = self._database = self._gate.database
             identity = None
@@ -181,9 +218,17 @@ class RepeatedQueries:
                 connection.kept[kept] = session
             if identity is not None:
                 session.identity, session.user = identity, identity.name
-            return database.find_repeated(wanted.text, session)
+            return session
         except (NotReady, AuthError, TsdbError):
             # Whatever it is, the application meets it too, and reports it.
+            return None
+
+    def _find(self, wanted: _Wanted, session: Session) -> RepeatedQuery | None:
+        """Return the query of a request if its shape is known."""
+        try:
+            return self._database.find_repeated(wanted.text, session)
+        except TsdbError:
+            # As above.
             return None
 
     def _session(self, connection: HttpConnection, data: bytes, wanted: _Wanted, database: DatabasePort) -> Session:
@@ -308,6 +353,18 @@ class RepeatedExchange(ShortExchange):
         head = encoder.head(response.status, headers, is_whole=True, ends_connection=ends)
         self._owner.note(self, CLIENT_GONE if self._connection.is_lost else response.status)
         self._connection.answer_short(head + body)
+
+
+def _encoded(pieces: Iterable[bytes]) -> FastAnswer:
+    """Return an answer from its pieces, if it is small."""
+    found: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size > ANSWER_BYTES_MAX:
+            raise ValueError("the answer is large")
+    return FastAnswer(b"".join(found), 0.0)
 
 
 class _Wanted(NamedTuple):

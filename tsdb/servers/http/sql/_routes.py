@@ -78,7 +78,9 @@ class SqlRoutes:
                 gate,
                 app.authenticator,
                 fast_workers,
+                inline,
                 self._make_session,
+                others=lambda: app.in_flight,
                 table_bytes_max=table_bytes_max,
                 timeout_seconds=app.timeout_seconds,
             )
