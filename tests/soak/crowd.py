@@ -20,6 +20,8 @@ from urllib.parse import quote, urlsplit
 
 import orjson
 
+from tests.soak.control import Span
+
 ASKERS, WRITERS, LEAVERS = 64, 4, 4
 HOSTS = 5
 """Of each writer at a time."""
@@ -41,8 +43,8 @@ class Crowd:
     answers: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
     """How long the slowest answer of each kind took, in seconds."""
-    stall_seconds: float = 0.0
-    """The longest time in which nobody got an answer."""
+    stalls: list[Span] = field(default_factory=list)
+    """The times over a second in which nobody got an answer."""
     left: int = 0
     hosts: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(WRITERS * HOSTS), 0))
     """How many hosts came before the present one in each place."""
@@ -112,7 +114,8 @@ class Crowd:
         now = time.monotonic()
         self.answers[kind] += 1
         self.slowest[kind] = max(self.slowest.get(kind, 0.0), now - started)
-        self.stall_seconds = max(self.stall_seconds, now - self._answered)
+        if now - self._answered > 1:
+            self.stalls.append((self._answered, now))
         self._answered = now
 
     # Requests ---------------------------------------------------------------------------------------------------------
