@@ -1,7 +1,7 @@
 """Sixty-four connections that ask, four that write and four that leave: every answer is right, and memory stays flat.
 
-`TSDB_SOAK_MINUTES` makes it long; then nobody waits for more than two seconds until somebody gets an answer, beyond what
-the machine stands still.
+`TSDB_SOAK_MINUTES` makes it long; then two seconds never pass in which nobody gets an answer, beyond what the machine
+stands still.
 """
 
 from __future__ import annotations

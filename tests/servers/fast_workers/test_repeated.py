@@ -21,11 +21,15 @@ from tests.storage import local_files_only
 from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import DatabaseGate
+from tsdb.database._repeated import RepeatedQuery
 from tsdb.engine.lending import Lender
 from tsdb.processes.fork_server import Forker
+from tsdb.query.series_aggregate import NeedsPlanner
 from tsdb.servers import QueryScheduler
+from tsdb.servers._inline import InlineLimits, InlinePolicy, SoftDeadlineExceeded
 from tsdb.servers.fast_workers import _pool
 from tsdb.servers.http import HttpApp, HttpServer, sql_routes
+from tsdb.servers.http.sql import _repeated
 from tsdb.servers.http.sql._repeated import RepeatedExchange, RepeatedQueries
 from tsdb.servers.http.wire import TUNING
 from tsdb.units import Duration
@@ -115,11 +119,21 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    opened: LocalDatabase, forker: Forker, authenticator: Authenticator | None = None, **options: Any
+    opened: LocalDatabase,
+    forker: Forker,
+    authenticator: Authenticator | None = None,
+    inline: InlinePolicy | None = None,
+    **options: Any,
 ) -> AsyncIterator[Site]:
     async with serving(opened, forker, **options) as world:
         app = HttpApp(body_limit=0, timeout=Duration.parse("30s"), authenticator=authenticator)
-        routes = sql_routes(app, DatabaseGate(opened.database), scheduler=QueryScheduler(), fast_workers=world.workers)
+        routes = sql_routes(
+            app,
+            DatabaseGate(opened.database),
+            scheduler=QueryScheduler(),
+            fast_workers=world.workers,
+            inline=inline,
+        )
         assert isinstance(app.shortcut, RepeatedQueries)
         # The machine may stand still: two clients that ask in turn are never alone.
         server = HttpServer(app, host="127.0.0.1", port=0, tuning=replace(TUNING, recent_seconds=3600.0))
@@ -347,3 +361,85 @@ async def test_requests_are_counted(opened: LocalDatabase, forker: Forker) -> No
         before = meter.by_code.get(200, 0)
         await here.shortly(get(QUERIES[1]))
         assert meter.by_code[200] - before == len(here.statuses) - statuses == 2
+
+
+# A client that is alone
+
+
+def everything_is_fast() -> InlinePolicy:
+    """However slow the machine is, a query that was seen once runs inline."""
+    return InlinePolicy(InlineLimits(fast_seconds=3600, soft_deadline_seconds=3600, runs_min=1, runs_after_miss=1))
+
+
+async def alone(here: Site, request: bytes) -> Answer:
+    """Ask as the only client until the shortcut answers."""
+    (client,) = here.clients
+    async with asyncio.timeout(60):
+        while True:
+            before = len(here.statuses)
+            answer = await client.ask(request)
+            if len(here.statuses) > before:
+                return answer
+
+
+@asynccontextmanager
+async def one_client(opened: LocalDatabase, forker: Forker) -> AsyncIterator[Site]:
+    """A site with one client, none of whose queries may go to a worker from the shortcut."""
+
+    def submit(*_: object) -> bool:
+        raise AssertionError("its client is alone")
+
+    async with site(opened, forker, inline=everything_is_fast()) as here:
+        here.clients.pop().writer.close()
+        here.shortcut._workers.submit = submit  # type: ignore[method-assign]
+        yield here
+
+
+async def test_a_client_that_is_alone_gets_the_same_answers(opened: LocalDatabase, forker: Forker) -> None:
+    async with one_client(opened, forker) as here:
+        for text in QUERIES:
+            for request in (get(text), post(text, format="csvWithNames")):
+                usual = await here.clients[0].ask(request.replace(b"\r\nHost", b"\r\nX-Tsdb-Timeout: 1h\r\nHost", 1))
+                assert (await alone(here, request)).timeless == usual.timeless
+        await until(lambda: not opened.database.services.processes.all())
+
+
+async def test_a_client_that_is_alone_sees_what_it_has_written(opened: LocalDatabase, forker: Forker) -> None:
+    request = get("SELECT count(*) AS c FROM cpu WHERE host = 'new'", format="csv")
+    async with one_client(opened, forker) as here:
+        assert (await alone(here, request)).body == b"0\r\n"
+        for turn in range(1, 12):
+            run(opened, f"INSERT INTO cpu VALUES ({turn}, 'new', 1, 1)")
+            assert (await here.clients[0].ask(request)).body == b"%d\r\n" % turn
+            if turn % 5 == 0:
+                run(opened, "ADMIN flush_table('cpu')")
+        run(opened, "DROP TABLE cpu")
+        assert (await here.clients[0].ask(request)).status == 400
+
+
+@pytest.mark.parametrize("error", [NeedsPlanner("too much"), SoftDeadlineExceeded(), ValueError("what is this")])
+async def test_what_cannot_be_computed_inline_is_left_to_the_application(
+    opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    async with one_client(opened, forker) as here:
+        wanted = await alone(here, get(QUERIES[1]))
+        monkeypatch.setattr(RepeatedQuery, "start", fail)
+        before = len(here.statuses)
+        for _ in range(3):
+            assert (await here.clients[0].ask(get(QUERIES[1]))).timeless == wanted.timeless
+        assert len(here.statuses) == before
+        await until(lambda: not opened.database.services.processes.all())
+
+
+async def test_a_large_answer_is_streamed(
+    opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with one_client(opened, forker) as here:
+        wanted = await alone(here, get(QUERIES[1]))
+        monkeypatch.setattr(_repeated, "ANSWER_BYTES_MAX", len(wanted.body) - 1)
+        before = len(here.statuses)
+        assert (await here.clients[0].ask(get(QUERIES[1]))).timeless == wanted.timeless
+        assert len(here.statuses) == before
