@@ -28,6 +28,7 @@ KILLS = 10
 RATE_SECONDS = 4.0
 WORKERS = {"in the server": "0", "2 workers": "2"}
 _SECONDS_MAX = 120.0
+_CLIENT = httpx.Client(timeout=_SECONDS_MAX)
 
 SMALL = {
     "join of two small tables": "SELECT count(*) FROM few a JOIN few b ON a.host = b.host",
@@ -47,7 +48,9 @@ def main() -> Iterator[Measurement]:
         yield from compare("5 million values, Arrow", LARGE, servers, form="arrow")
         for what, server in servers.items():
             for clients in (1, 2):
-                yield Measurement(f"long queries, {clients} clients, {what}", *rate(server, clients), "queries")
+                seconds, count = rate(server, clients)
+                name = f"long queries, {clients} clients, {what}: {count / seconds:.1f} a second"
+                yield Measurement(name, seconds / count, 1, "queries")
         yield from kill(servers["2 workers"])
 
 
@@ -67,7 +70,7 @@ def start(directory: Path, workers: str, stack: ExitStack) -> ServerProcess:
     values = ", ".join(f"value % {1000 + number} * 0.5" for number in range(5))
     run(
         server,
-        "INSERT INTO many SELECT 'h' || value % 100, arrow_cast(value * 1000, 'Timestamp(Millisecond, None)'), "
+        "INSERT INTO many SELECT 'h' || (value % 100), arrow_cast(value * 1000, 'Timestamp(Millisecond, None)'), "
         f"{values} FROM generate_series(0, {ROWS - 1})",
     )
     run(server, "ADMIN flush_table('many')")
@@ -89,7 +92,7 @@ def compare(what: str, text: str, servers: dict[str, ServerProcess], form: str =
         yield Measurement(f"{what}, {name}: {median(own) / first:.2f}, {more:+.1f} ms", median(own), 1, "queries")
 
 
-def rate(server: ServerProcess, clients: int) -> tuple[float, float]:
+def rate(server: ServerProcess, clients: int) -> tuple[float, int]:
     """Return for how long clients have asked, and how many answers they got."""
     counts = [0] * clients
     began = time.perf_counter()
@@ -129,12 +132,19 @@ def kill(server: ServerProcess) -> Iterator[Measurement]:
 
 def running_ids(server: ServerProcess) -> list[str]:
     text = "SELECT id FROM information_schema.process_list WHERE query LIKE '%b.value < 0%' AND query NOT LIKE '%LIKE%'"
-    answer = httpx.post(f"{server.url}/v1/sql", data={"sql": text}, timeout=_SECONDS_MAX).json()
+    answer = _CLIENT.post(f"{server.url}/v1/sql", data={"sql": text}).json()
     return [row[0] for row in answer["output"][0]["records"]["rows"]]
 
 
 def workers_of(server: ServerProcess) -> set[int]:
-    return {worker for parent in children(server.process.pid) for worker in children(parent)}
+    forked = [worker for parent in children(server.process.pid) for worker in children(parent)]
+    return {worker for worker in forked if "tsdb-fast" not in name_of(worker)}
+
+
+def name_of(process: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text()
+    return ""
 
 
 def wait_for(found: Callable[[], object]) -> object:
@@ -147,11 +157,11 @@ def wait_for(found: Callable[[], object]) -> object:
 
 def ask_endless(server: ServerProcess) -> None:
     with suppress(httpx.HTTPError):
-        httpx.post(f"{server.url}/v1/sql", data={"sql": ENDLESS}, timeout=_SECONDS_MAX)
+        _CLIENT.post(f"{server.url}/v1/sql", data={"sql": ENDLESS})
 
 
 def run(server: ServerProcess, text: str, form: str = "json") -> bytes:
-    answer = httpx.post(f"{server.url}/v1/sql", params={"format": form}, data={"sql": text}, timeout=_SECONDS_MAX)
+    answer = _CLIENT.post(f"{server.url}/v1/sql", params={"format": form}, data={"sql": text})
     if answer.status_code != 200:
         raise RuntimeError(f"{answer.status_code} {answer.text[:300]} to {text[:100]}")
     return answer.content
