@@ -263,10 +263,14 @@ def test_idle_regions_say_why(tmp_path: Path) -> None:
     engine.context.buffer.wait(1)
     assert engine.stat(REGION).compaction.reason == "writers wait for memory"
     engine.context.buffer.wait(-1)
-    engine._region(REGION).access.stop("the log is broken")
+    assert stat.since_ms is None
+    access, stopped_ms = engine._region(REGION).access, clock.now_ns() // 1_000_000
+    access.stop("the log is broken")
+    clock.advance(seconds=10)
+    access.stop("the log is still broken")
     stat = engine.stat(REGION)
-    assert (stat.state, stat.reason) == ("read_only", "the log is broken")
-    assert "the log is broken" in stat.compaction.reason
+    assert (stat.state, stat.reason, stat.since_ms) == ("read_only", "the log is still broken", stopped_ms)
+    assert "the log is still broken" in stat.compaction.reason
     engine.close()
 
 

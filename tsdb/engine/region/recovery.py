@@ -26,7 +26,7 @@ from tsdb.engine.region.quarantine import look_after_start
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.replay import replay
 from tsdb.engine.region.roster import Roster
-from tsdb.engine.region.state import CompactionState, FlushState, Written
+from tsdb.engine.region.state import CompactionState, FlushState, RegionAccess, Written
 from tsdb.engine.region.sweep import start_sweep
 from tsdb.engine.region.version import Version
 from tsdb.engine.region.worker import Worker
@@ -99,6 +99,7 @@ def make_region(
         written=Written(state.flushed_entry_id, state.flushed_sequence),
         flush=FlushState(last_ns=now),
         compaction=CompactionState(due_ns=now + first_look_ns(region_id), settled_version=state.version),
+        access=RegionAccess(clock=context.clock),
         names=context.names,
     )
     region.adopt(context)

@@ -44,6 +44,8 @@ class RegionStat:
     """The options that differ from their defaults, as JSON."""
     reason: str = ""
     """Why the region takes no writes."""
+    since_ms: int | None = None
+    """Since when it takes none."""
     unflushed_seconds: float | None = None
     """For how long the oldest rows in memory have been there, about; None if there are none."""
     windows: int = 0
@@ -111,6 +113,7 @@ def stat_region(context: EngineContext, region: Region) -> RegionStat:
         compaction_failures=region.compaction.failures,
         options=json.dumps(version.options.to_json()),
         reason="" if region.access.is_writable else region.access.reason,
+        since_ms=None if region.access.is_writable else region.access.since_ms or None,
         unflushed_seconds=_unflushed_seconds(context, region),
         windows=len(windows),
         window_files_max=max(map(len, windows), default=0),

@@ -7,9 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tsdb.clock import Clock, SystemClock
 from tsdb.units import Duration
 
 _DOUBLINGS_MAX = 10
+_NS_PER_MS = 1_000_000
 _NS = 1_000_000_000
 
 
@@ -29,6 +31,9 @@ class RegionAccess:
     state: RegionState = RegionState.WRITABLE
     reason: str = ""
     """Why it is read-only."""
+    since_ms: int = 0
+    """Since when it is."""
+    clock: Clock = field(default_factory=SystemClock)
     is_paused: bool = False
     """It is read-only only until the outcome of its last commit is known."""
     is_drop_in_doubt: bool = False
@@ -52,6 +57,8 @@ class RegionAccess:
     def stop(self, reason: str, *, leads_elsewhere: bool = False) -> None:
         """Take no more writes, and say why; reads go on."""
         if not self.is_gone:
+            if self.is_writable:
+                self.since_ms = self.clock.now_ns() // _NS_PER_MS
             self.reason, self.state, self.is_paused = reason, RegionState.READ_ONLY, False
             self.leads_elsewhere = leads_elsewhere
 

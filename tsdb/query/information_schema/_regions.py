@@ -75,6 +75,7 @@ def region_statistics_table(context: InformationContext) -> pa.Table:
         **{name: [stat and getattr(stat, name) for stat in stats] for name in _AS_THEY_ARE},
         "state": ["unavailable" if stat is None else stat.state for stat in stats],
         "reason": [reason if stat is None else stat.reason or None for stat, reason in found],
+        "since": [stat and stat.since_ms for stat in stats],
         **_job_columns("flush", [None if stat is None else stat.flush for stat in stats]),
         **_job_columns("compaction", [None if stat is None else stat.compaction for stat in stats]),
     }

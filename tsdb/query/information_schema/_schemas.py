@@ -119,7 +119,7 @@ _COLUMNS: dict[str, str] = {
         query_scanned_bytes:u64? disk_size:u64? memtable_size:u64? manifest_size:u64? sst_size:u64? sst_num:u64?
         index_size:u64? engine? region_role? memtable_rows:u64? unflushed_seconds:f64? windows:u64?
         window_files_max:u64? window_runs_max:u64? write_amplification:f64? quarantined_files:u64? state? reason?
-        flush_state? flush_reason? flush_since:ts3? last_flush_result? last_flush_time:ts3? last_flush_error?
+        since:ts3? flush_state? flush_reason? flush_since:ts3? last_flush_result? last_flush_time:ts3? last_flush_error?
         compaction_state? compaction_reason? compaction_since:ts3? last_compaction_result? last_compaction_time:ts3?
         last_compaction_error?""",
     "routines": """specific_name routine_catalog routine_schema routine_name routine_type data_type
