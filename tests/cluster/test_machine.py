@@ -1,5 +1,8 @@
 """A random sequence of statements over PyMySQL, and of restarts, kills and moves of regions, against a dictionary.
 
+Processes of every kind are killed: datanodes, metadata servers and the frontend that is asked. A change of columns may
+have taken effect although its answer was lost, so `information_schema.columns` says whether it is to be sent again.
+
 `TSDB_MACHINE_EXAMPLES` says how many sequences there are, `TSDB_MACHINE_SEED` repeats them. One that fails prints its
 seed and everything that was done, as statements that can be run again.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +44,30 @@ NODES = st.integers(1, 3)
 PLACES = st.integers(0, 1 << 16)
 
 
+NAMES = tuple(f"v{number}" for number in range(2 * COLUMNS_MAX))
+"""Of columns; one that was dropped may come again, without its values."""
+INT, WIDE = "int", "bigint"
+
+
 class Table:
     """What a table holds: by host and time, the values of its columns."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.columns = ["v0"]
+        self.kinds = {"v0": INT}
+        """The types of its columns, in the order in which they were added."""
         self.rows: dict[tuple[str, int], dict[str, int]] = {}
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.kinds)
+
+    def column(self, at: int) -> str:
+        return self.columns[at % len(self.kinds)]
+
+    def free_name(self, at: int) -> str:
+        free = [name for name in NAMES if name not in self.kinds]
+        return free[at % len(free)]
 
     def expected(self) -> list[tuple[Any, ...]]:
         return [
@@ -83,7 +103,7 @@ class Machine(RuleBasedStateMachine):
     @rule(at=PLACES, values=st.dictionaries(st.tuples(HOSTS, TIMES), VALUES, min_size=1, max_size=6))
     def insert(self, at: int, values: dict[tuple[str, int], int]) -> None:
         table = self._table(at)
-        column = table.columns[at % len(table.columns)]
+        column = table.column(at)
         rows = ", ".join(f"('{host}', {ts}, {value})" for (host, ts), value in values.items())
         self._run(f"INSERT INTO {table.name} (host, ts, {column}) VALUES {rows}")
         for key, value in values.items():
@@ -101,9 +121,39 @@ class Machine(RuleBasedStateMachine):
     def add_column(self, at: int) -> None:
         table = self._table(at)
         if len(table.columns) < COLUMNS_MAX:
-            column = f"v{len(table.columns)}"
+            column = table.free_name(at)
             self._run(f"ALTER TABLE {table.name} ADD COLUMN IF NOT EXISTS {column} INT")
-            table.columns.append(column)
+            table.kinds[column] = INT
+
+    @precondition(lambda self: any(len(table.columns) > 1 for table in self.tables.values()))
+    @rule(at=PLACES)
+    def drop_column(self, at: int) -> None:
+        table = self._table(at)
+        if len(table.columns) > 1:
+            column = table.column(at)
+            self._change(table, f"DROP COLUMN {column}", lambda kinds: column not in kinds)
+            del table.kinds[column]
+            for row in table.rows.values():
+                row.pop(column, None)
+
+    @precondition(lambda self: self.tables)
+    @rule(at=PLACES)
+    def rename_column(self, at: int) -> None:
+        table = self._table(at)
+        old, new = table.column(at), table.free_name(at)
+        self._change(table, f"RENAME COLUMN {old} TO {new}", lambda kinds: new in kinds and old not in kinds)
+        table.kinds = {new if name == old else name: kind for name, kind in table.kinds.items()}
+        for row in table.rows.values():
+            if old in row:
+                row[new] = row.pop(old)
+
+    @precondition(lambda self: self.tables)
+    @rule(at=PLACES)
+    def widen_column(self, at: int) -> None:
+        table = self._table(at)
+        column = table.column(at)
+        self._change(table, f"MODIFY COLUMN {column} BIGINT", lambda kinds: kinds.get(column) == WIDE)
+        table.kinds[column] = WIDE
 
     @precondition(lambda self: self.tables)
     @rule(at=PLACES, verb=st.sampled_from(("flush_table", "compact_table")))
@@ -145,6 +195,24 @@ class Machine(RuleBasedStateMachine):
         self.cluster.datanodes[node].stop()
         self.cluster.datanodes[node].start()
 
+    @rule(number=st.integers(0, 1))
+    def kill_metadata_server(self, number: int) -> None:
+        self.done.append(f"-- kill -9 of metadata server {number}, and start")
+        self.cluster.metasrvs[number].kill()
+        self.cluster.metasrvs[number].start()
+
+    @rule()
+    def kill_frontend(self) -> None:
+        self.done.append("-- kill -9 of the frontend, and start")
+        self.cluster.frontends[0].kill()
+        self.cluster.frontends[0].start()
+
+    @invariant()
+    def columns_are_what_was_acknowledged(self) -> None:
+        for table in self.tables.values():
+            found, expected = self._kinds(table), {"host": "string", "ts": "timestamp(3)", **table.kinds}
+            assert found == expected, self._story(f"columns of {table.name}: {found}\nnot {expected}")
+
     @invariant()
     def tables_hold_what_was_acknowledged(self) -> None:
         for table in self.tables.values():
@@ -154,6 +222,29 @@ class Machine(RuleBasedStateMachine):
 
     def _table(self, at: int) -> Table:
         return self.tables[sorted(self.tables)[at % len(self.tables)]]
+
+    def _kinds(self, table: Table) -> dict[str, str]:
+        """Return the columns of a table and their types."""
+        found = self._ask(
+            "SELECT column_name, data_type FROM information_schema.columns "
+            f"WHERE table_schema = 'public' AND table_name = '{table.name}'"
+        )
+        return dict(found)
+
+    def _change(self, table: Table, change: str, is_done: Callable[[dict[str, str]], bool]) -> None:
+        """Change a table until the change is seen: its answer may be lost."""
+        statement = f"ALTER TABLE {table.name} {change}"
+        self.done.append(statement)
+        deadline = time.monotonic() + 2 * WAIT_SECONDS_MAX
+        while True:
+            try:
+                self._ask(statement, tries=1)
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            if is_done(self._kinds(table)):
+                return
+            time.sleep(0.2)
 
     def _run(self, statement: str, *, may_fail: bool = False) -> None:
         self.done.append(statement)
@@ -190,6 +281,7 @@ class Machine(RuleBasedStateMachine):
 @pytest.fixture
 def cluster(tmp_path: Path, etcd: EtcdProcess, s3: S3Server) -> Iterator[Cluster]:
     shape = Shape(
+        metasrvs=2,
         metasrv_environment={"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"},
         datanode_environment={"TSDB_DATANODE__WAL__SHARED__INTERVAL": "20ms"},
     )
