@@ -86,8 +86,8 @@ class LineRows:
     """As int64, in nanoseconds."""
     lines: ArrowArray
     """For each row its line, from 1, as int64."""
-    fields: list[tuple[str, ArrowArray]]
-    """Names and values (float64, int64, uint64, boolean, string), in order of appearance."""
+    fields: ArrowArray
+    """A struct of the fields (float64, int64, uint64, boolean, string), in order of appearance."""
     tags: LineTags
     tag_names: list[str]
     """The tags that these series have, in order of appearance."""

@@ -14,11 +14,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array as _, PrimitiveArray};
+use arrow_array::{Array as _, ArrayRef, PrimitiveArray, StructArray, make_array};
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, FieldRef};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -164,6 +164,16 @@ impl ArrowArray {
     /// The values of an array that came from `from_values`.
     pub fn bytes(&self) -> &[u8] {
         self.data.buffers().first().map_or(&[], |buffer| buffer.as_slice())
+    }
+
+    /// Columns as one struct array: a reader imports them all at once.
+    pub fn from_columns(columns: Vec<(String, ArrayData)>) -> Self {
+        let column = |(name, data): (String, ArrayData)| {
+            let field = Field::new(name, data.data_type().clone(), true);
+            (Arc::new(field), make_array(data))
+        };
+        let (fields, arrays): (Vec<FieldRef>, Vec<ArrayRef>) = columns.into_iter().map(column).unzip();
+        Self::from_data(StructArray::new(fields.into(), arrays, None).into_data())
     }
 
     /// The values as an Arrow array without nulls.

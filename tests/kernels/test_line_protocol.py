@@ -27,12 +27,17 @@ def exact(kind: str, value: Any) -> Any:
     return struct.pack("<d", value) if kind == "float" else value
 
 
+def named_fields(rows: LineRows) -> list[tuple[str, pa.Array]]:
+    fields = pa.array(rows.fields)
+    return list(zip(fields.type.names, fields.flatten(), strict=True))
+
+
 def rows_of(tables: list[LineRows]) -> list[tuple[Any, ...]]:
     rows = []
     for table in tables:
         numbers = pa.array(table.series)
         columns = [(name, pa.array(column)) for name, column in table.tags.read(numbers)]
-        fields = [(name, pa.array(column)) for name, column in table.fields]
+        fields = named_fields(table)
         for _, column in [*columns, *fields]:
             column.validate(full=True)
         series = [
@@ -144,7 +149,7 @@ def test_floats_are_the_nearest_to_their_text(value: float, digits: int) -> None
     # Rounded up, the greatest ones are infinite.
     for text in (text for text in written if abs(float(text)) < float("inf")):
         (rows,) = new_parser().parse(f"m v={text}".encode(), factor=1, default_time=0)
-        (read,) = pa.array(rows.fields[0][1]).to_pylist()
+        (read,) = named_fields(rows)[0][1].to_pylist()
         assert struct.pack("<d", read) == struct.pack("<d", float(text))
 
 
@@ -244,4 +249,4 @@ def test_a_line_with_very_many_tags_and_fields_is_read_in_time() -> None:
     names = range(60_000)
     line = "m," + ",".join(f"t{name}=1" for name in names) + " " + ",".join(f"f{name}=1" for name in names)
     (rows,) = LineParser(1 << 20, 1 << 30).parse(line.encode(), factor=1, default_time=0)
-    assert len(rows.fields) == len(rows.tag_names) == len(names)
+    assert len(named_fields(rows)) == len(rows.tag_names) == len(names)

@@ -7,13 +7,14 @@ the tags of one it knows (`TableRows.known`); tags are decoded on demand.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
+from tsdb.arrays import as_numpy
 from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.ingest.rows import NumberedSeries, ParsedTags, TableRows
 from tsdb.memory import MemoryUse
@@ -82,16 +83,16 @@ def parse_lines(
 
 
 def _to_rows(rows: _kernels.LineRows) -> TableRows:
-    names, numbers = tuple(rows.tag_names), _numpy(rows.series)
+    names, numbers = tuple(rows.tag_names), as_numpy(rows.series)
     return TableRows(
         table=rows.name,
         tags=None,
-        series_index=_numpy(rows.index),
-        times=_numpy(rows.times),
+        series_index=as_numpy(rows.index),
+        times=as_numpy(rows.times),
         unit="ns",
-        fields={name: pa.array(column) for name, column in rows.fields},
+        fields=_fields_of(rows),
         columns=tuple(rows.columns),
-        places=_numpy(rows.lines),
+        places=as_numpy(rows.lines),
         known=NumberedSeries(rows.source, numbers, rows.series_bound, names, _LineTags(rows.tags)),
     )
 
@@ -112,9 +113,9 @@ class _LineTags(ParsedTags):
         return pa.array(self._tags.pack(pa.array(numbers, pa.uint32()), names)).buffers()[1]
 
 
-def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = pa.array(column).to_numpy()
-    return values
+def _fields_of(rows: _kernels.LineRows) -> dict[str, pa.Array]:
+    fields = pa.array(rows.fields)
+    return {field.name: fields.field(at) for at, field in enumerate(fields.type)}
 
 
 def _refuse(body: bytes, error: _kernels.MalformedLine) -> NoReturn:

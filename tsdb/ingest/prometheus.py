@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.arrays import as_numpy
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest.rows import NewTable, TableRows
 from tsdb.memory import MemoryUse
@@ -209,8 +210,8 @@ class Samples:
         """Put the samples that are histograms behind those that are floats."""
         batch, floats = self._batch, len(self.times)
         found = pa.array(batch.histograms)
-        self.index = np.concatenate([self.index, _numpy(batch.histogram_index)])
-        self.times = np.concatenate([self.times, _numpy(batch.histogram_times)])
+        self.index = np.concatenate([self.index, as_numpy(batch.histogram_index)])
+        self.times = np.concatenate([self.times, as_numpy(batch.histogram_times)])
         self.values = pa.concat_arrays([self.values, pa.nulls(len(found), pa.float64())])
         self.histograms = pa.concat_arrays([pa.nulls(floats, pa.binary()), found])
 
@@ -220,7 +221,7 @@ class Samples:
 
     def with_histograms(self) -> Positions:
         """Return the positions of the series that have histograms."""
-        return np.unique(_numpy(self._batch.histogram_index)).astype(np.int64)
+        return np.unique(as_numpy(self._batch.histogram_index)).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -266,8 +267,8 @@ class Samples:
         return found
 
     def _places(self) -> Positions:
-        places: Positions = _numpy(self._batch.places)
-        return places if self.histograms is None else np.concatenate([places, _numpy(self._batch.histogram_places)])
+        places: Positions = as_numpy(self._batch.places)
+        return places if self.histograms is None else np.concatenate([places, as_numpy(self._batch.histogram_places)])
 
     def fields(self, rows: Positions, value_column: str) -> dict[str, pa.Array]:
         """Return what some samples have: their values and, if one of them is a histogram, their histograms."""
@@ -278,11 +279,6 @@ class Samples:
             if histograms.null_count < len(histograms):
                 fields[HISTOGRAM_COLUMN] = histograms
         return fields
-
-
-def _numpy(values: _kernels.ArrowArray) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = pa.array(values).to_numpy()
-    return array
 
 
 def _group(metrics: pa.Array, databases: pa.Array, physical: pa.Array) -> Positions:

@@ -84,7 +84,7 @@ pub struct LineRows {
     #[pyo3(get)]
     lines: ArrowArray,
     #[pyo3(get)]
-    fields: Vec<(String, ArrowArray)>,
+    fields: ArrowArray,
 }
 
 #[pymethods]
@@ -149,7 +149,7 @@ impl LineRows {
             index: ArrowArray::from_values::<UInt32Type>(rows.index),
             times: ArrowArray::from_values::<Int64Type>(rows.times),
             lines: ArrowArray::from_values::<Int64Type>(rows.lines),
-            fields: rows.fields.into_iter().map(|(name, data)| (name, ArrowArray::from_data(data))).collect(),
+            fields: ArrowArray::from_columns(rows.fields),
         }
     }
 }

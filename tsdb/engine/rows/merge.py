@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.rows.run import as_numpy
+from tsdb.arrays import as_numpy
 from tsdb.engine.rows.series import Positions, conform_series, union_ordered
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import SourceReader, find_time, read_stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.arrays import array_bytes, as_numpy
 from tsdb.engine.rows.narrow import narrowed, widened
 from tsdb.engine.rows.series import SeriesBlock, SeriesOrder
 from tsdb.engine.rows.slices import Slices
@@ -184,7 +185,7 @@ class Run:
     @property
     def nbytes(self) -> int:
         fixed = self._times.nbytes + self._sequences.nbytes + (0 if self._ops is None else self._ops.nbytes)
-        buffers = sum(column.nbytes for column in self._fields.values())
+        buffers = sum(map(array_bytes, self._fields.values()))
         return int(self.block.nbytes + fixed + buffers)
 
     @property
@@ -234,25 +235,20 @@ def sort_ranked(
         has_tombstones=has_tombstones,
         is_unique=result.is_unique,
     )
-    present = _numpy(result.series)
+    present = as_numpy(result.series)
     block = SeriesBlock(
         table if len(present) == len(table) else table.choose(present),
-        _numpy(result.offsets),
-        _numpy(result.time_min),
-        _numpy(result.time_max),
+        as_numpy(result.offsets),
+        as_numpy(result.time_min),
+        as_numpy(result.time_max),
     )
     # The kernel's row numbers are in bounds: checking them for every column would cost as much as a copy.
     fields = {
         column: pc.take(_held(schema, column, values), order, boundscheck=False)
         for column, values in _concat_fields(schema, pieces).items()
     }
-    times, sequences = _numpy(result.times), _numpy(result.sequences)
+    times, sequences = as_numpy(result.times), as_numpy(result.sequences)
     return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
-
-
-def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = pa.array(array).to_numpy()
-    return values
 
 
 def make_run(
@@ -284,12 +280,6 @@ def make_run(
 def _held(schema: RegionSchema, column: ColumnId, values: pa.Array) -> pa.Array:
     """Return a field as a run holds it; where the schema does not know the column, its values tell the type."""
     return narrowed(values) if column in schema.by_id else values
-
-
-def as_numpy(array: object) -> npt.NDArray[np.uint32]:
-    """View what a kernel returned as numpy."""
-    values: npt.NDArray[np.uint32] = pa.array(array).to_numpy()
-    return values
 
 
 def _concat_ops(pieces: Sequence[Rows]) -> npt.NDArray[np.uint8] | None:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tsdb import _kernels
+from tsdb.arrays import as_numpy
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.source import Held
 from tsdb.engine.scan.plan.parts import Part, Times
@@ -95,8 +96,8 @@ def find_contested(parts: Sequence[Part]) -> Contested | None:
     if found is None:
         return None
     (first, last, numbers), count, own = found
-    places = [_numpy(each) for each in own] or [np.arange(count)] * len(parts)
-    return Contested(_numpy(first), _numpy(last), _numpy(numbers), count, places)
+    places = [as_numpy(each) for each in own] or [np.arange(count)] * len(parts)
+    return Contested(as_numpy(first), as_numpy(last), as_numpy(numbers), count, places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +148,7 @@ def find_common(parts: Sequence[Part], contested: Contested, rows_max: int) -> C
     found = _kernels.common_keys(sources, _KEYS_MAX)
     if found is None:
         return None
-    numbers, times, *sides = map(_numpy, found)
+    numbers, times, *sides = map(as_numpy, found)
     common = CommonKeys(numbers, times, Side(*sides[:4]), Side(*sides[4:]))
     if not len(common):
         return common
@@ -172,8 +173,3 @@ def _read_times(part: Part, starts: Positions, stops: Positions) -> tuple[Positi
         return offsets, [], []
     (times,) = source.pieces_at_hand(numbers, columns) or source.pieces(numbers, columns)
     return offsets, numbers, times
-
-
-def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[np.int64]:
-    values: npt.NDArray[np.int64] = np.frombuffer(memoryview(array), np.int64)
-    return values

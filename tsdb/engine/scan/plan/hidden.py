@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tsdb import _kernels
+from tsdb.arrays import as_numpy
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan.plan.contested import CommonKeys, Side
@@ -64,7 +65,7 @@ class _Hidden:
         return None if sets is None else [self._take(part, each) for each in sets]
 
     def _take(self, part: Part, columns: Sequence[_kernels.ArrowArray]) -> Part:
-        places, starts, stops, time_min, time_max = (np.frombuffer(memoryview(each), np.int64) for each in columns)
+        places, starts, stops, time_min, time_max = map(as_numpy, columns)
         own = part if len(places) == len(part.starts) else part.take(places)
         return replace(own, starts=starts, stops=stops, time_min=time_min, time_max=time_max)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
+from tsdb.arrays import as_numpy
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.source import Held, SourceReader
@@ -268,15 +269,15 @@ def make_cells(
 ) -> Cells:
     """Number the cells of runs and compute their states; `read` is for the ends of cells."""
     groups, buckets = runs.cells()
-    rows = _numpy(runs.rows())
+    rows = as_numpy(runs.rows())
     found = runs.aggregate([columns[name] for name in query.states], query.asked, threads=threads)
     states: dict[State, Values] = {}
     for names, arrays in zip(query.answered, found, strict=True):
         for state, array in zip(names, arrays, strict=True):
-            states[state] = rows if array is None else _numpy(array)
+            states[state] = rows if array is None else as_numpy(array)
     return Cells(
-        _numpy(groups),
-        _numpy(buckets),
+        as_numpy(groups),
+        as_numpy(buckets),
         rows,
         runs.row_count,
         states,
@@ -291,7 +292,7 @@ def _read_ends(
     """Read columns in the rows that end cells, and nothing of the chunks that have none of them."""
     if names is None:
         return None
-    chunks, rows, times = (_numpy(each) for each in runs.ends(newest=is_newest))
+    chunks, rows, times = (as_numpy(each) for each in runs.ends(newest=is_newest))
     order = np.argsort(chunks, kind="stable")
     touched, starts = np.unique(chunks[order], return_index=True)
     values: dict[str, pa.Array] = {}
@@ -311,8 +312,3 @@ def _read_ends(
         for at, name in enumerate(rest):
             values[name] = pa.concat_arrays([batch.column(at) for batch in taken]).take(places)
     return Ends(times, values)
-
-
-def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[np.int64]:
-    values: npt.NDArray[np.int64] = np.frombuffer(memoryview(array), array.dtype)
-    return values
