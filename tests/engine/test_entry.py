@@ -50,7 +50,8 @@ def make_batch(lines: list[str], schema: RegionSchema = SCHEMA) -> Batch:
     numbers, kept = pa.array(rows.series).to_numpy(), Kept()
     made = SeriesTable.of_tags(schema, kept.read_tags(numbers).columns, len(numbers))
     series = SeriesTable(made.tsid, made.check, LateTags(tags, numbers, kept))
-    fields = {name: pa.array(column) for name, column in rows.fields}
+    columns = pa.array(rows.fields)
+    fields = dict(zip(columns.type.names, columns.flatten(), strict=True))
     return Batch(series, pa.array(rows.index).to_numpy(), pa.array(rows.times).to_numpy(), fields)
 
 

@@ -27,6 +27,7 @@ LAYERS = {
     "weighted_cache": 0,
     "quick_imports": 0,
     "_kernels": 0,
+    "arrays": 1,
     "processes": 1,
     "model": 1,
     "config": 1,
