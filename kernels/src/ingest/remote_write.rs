@@ -46,18 +46,6 @@ impl Generation {
     fn new(number: u64) -> Arc<Self> {
         Arc::new(Self { number, table: RwLock::new(SeriesTable::new()) })
     }
-
-    fn read(&self, message: &[u8], read: Read) -> Result<Columns, Malformed> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        read(message, &mut Trail::new(&table))
-    }
-
-    /// The number of each entry's series; None if one of them is not known.
-    fn known(&self, columns: &Columns) -> Option<Vec<u32>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let number = |entry: &Entry| (entry.number != NO_KEY).then(|| table.series_of(entry.number));
-        columns.entries.iter().map(number).collect()
-    }
 }
 
 struct Parser {
@@ -107,29 +95,23 @@ impl RemoteWriteParser {
 impl Parser {
     /// See `RemoteWriteParser::read`.
     fn read(&self, bodies: &[PyBackedBytes], bytes_max: usize) -> Option<RemoteWriteBatch> {
-        let generation = self.generation();
-        let read = |message: &[u8]| generation.read(message, read_v1).ok();
-        let finish = |columns, space: &[u8]| self.finish(Arc::clone(&generation), columns, space).ok();
-        unpacked::with(bodies, bytes_max, read, finish)
+        unpacked::with(bodies, bytes_max, |message| self.parse(message, read_v1).ok())
     }
 
     /// Reads a message and finds the numbers of its series.
     fn parse(&self, message: &[u8], read: Read) -> Result<RemoteWriteBatch, Malformed> {
         let generation = self.generation();
-        let columns = generation.read(message, read)?;
-        self.finish(generation, columns, message)
-    }
-
-    /// Finds the numbers of series, whose keys may lie in `body`.
-    fn finish(
-        &self,
-        generation: Arc<Generation>,
-        columns: Columns,
-        body: &[u8],
-    ) -> Result<RemoteWriteBatch, Malformed> {
-        let numbers = match generation.known(&columns) {
+        let (columns, known) = {
+            let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
+            let columns = read(message, &mut Trail::new(&table))?;
+            let known = columns.entries.iter().all(|entry| entry.number != NO_KEY);
+            let numbers = || columns.entries.iter().map(|entry| table.series_of(entry.number)).collect();
+            let known: Option<Vec<u32>> = known.then(numbers);
+            (columns, known)
+        };
+        let numbers = match known {
             Some(numbers) => numbers,
-            None => intern(&generation, &columns, body, self.is_strict)?,
+            None => intern(&generation, &columns, message, self.is_strict)?,
         };
         Ok(RemoteWriteBatch::new(columns, numbers, generation))
     }

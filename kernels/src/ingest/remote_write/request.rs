@@ -84,36 +84,6 @@ impl Columns {
             Key::Made(range) => &self.made[range.clone()],
         }
     }
-
-    /// Takes what a further body has, which begins at `start` of all bodies.
-    pub fn append(&mut self, mut other: Self, start: usize) {
-        let (entries, made) = (self.entries.len(), self.made.len());
-        for entry in &mut other.entries {
-            entry.place += self.places;
-            entry.key = match &entry.key {
-                Key::Body(range) => Key::Body(range.start + start..range.end + start),
-                Key::Made(range) => Key::Made(range.start + made..range.end + made),
-            };
-        }
-        for known in &mut other.metadata {
-            if let Family::Entry(entry) = &mut known.family {
-                *entry += entries;
-            }
-        }
-        if self.places == 0 && self.metadata.is_empty() {
-            *self = other;
-            return;
-        }
-        self.entries.append(&mut other.entries);
-        self.times.append(&mut other.times);
-        self.values.append(&mut other.values);
-        self.histogram_times.append(&mut other.histogram_times);
-        self.histograms.append(&mut other.histograms);
-        self.metadata.append(&mut other.metadata);
-        self.metadata.truncate(METADATA_MAX);
-        self.made.append(&mut other.made);
-        self.places += other.places;
-    }
 }
 
 /// Reads `prometheus.WriteRequest`.
