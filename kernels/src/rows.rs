@@ -1,8 +1,9 @@
 //! Kernels of the region engine: rows of series, sorted, merged, cut and aggregated.
 //!
 //! A row has a series, a time and a sequence number (`keys`). `tag_frames`, `row_hash` and `group_series` derive the series
-//! of rows from their tags, `series_numbers` numbers series as they come, `series_ranks` by their order. `sort_keys` and `sort_pieces` sort rows,
-//! `contested_spans` and `common_keys` find what has to be merged, `cut_rows` leaves out what need not be, `merge_dedup` and `merge_sorted` merge sorted rows and drop overwritten ones. The other kernels read sorted rows:
+//! of rows from their tags, `series_numbers` numbers series as they come, `series_ranks` by their order. `sort_keys` and
+//! `sort_pieces` sort rows, `contested_spans` and `common_keys` find what has to be merged, `cut_rows` leaves out what need
+//! not be, `merge_dedup` and `merge_sorted` merge sorted rows and drop overwritten ones. The other kernels read sorted rows:
 //! `pick_stretches`, `time_slices` and `passing_rows` select row ranges, `take_rows`, `interleave_runs` and
 //! `repeat_strings` copy values, `run_boundaries` and `run_aggregate` reduce runs of rows.
 //! `text_filters` makes the filters of full-text indexes from what texts are made of (`text_runs`).
