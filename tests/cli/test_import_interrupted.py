@@ -293,3 +293,49 @@ def test_what_was_acknowledged_is_in_the_state_before_a_slow_source_goes_on(tmp_
     with showing(source.name, source.size, is_quiet=True) as view:
         Importer(parse_address("http://127.0.0.1:1"), source, ImportState("x"), file, ImportLimits(), view).run()
     assert source.seen == {"piece": 1}
+
+
+class _WatchedFile(StateFile):
+    """Interrupts the main thread twice while another one saves, and tells whether two ever saved at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_interrupting = threading.Event()
+        self.saving: list[str] = []
+        self.is_shared = False
+
+    def save(self, state: ImportState) -> None:
+        self.saving.append(threading.current_thread().name)
+        self.is_shared = self.is_shared or len(self.saving) > 1
+        if threading.current_thread() is not threading.main_thread() and not self.is_interrupting.is_set():
+            self.is_interrupting.set()
+            for _ in range(2):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                time.sleep(0.2)
+        super().save(state)
+        self.saving.pop()
+
+
+class _EndingSource(_SlowSource):
+    """Has one piece, and comes to its end while the state is saved."""
+
+    def __init__(self, file: _WatchedFile) -> None:
+        super().__init__(file.path)
+        self._is_interrupting = file.is_interrupting
+
+    def pieces(self, position: dict[str, Any]) -> Iterator[Piece]:
+        yield Piece([], {"piece": 1}, 1)
+        assert self._is_interrupting.wait(SECONDS_MAX)
+
+
+def test_an_import_that_is_interrupted_twice_does_not_save_its_state_twice_at_once(tmp_path: Path) -> None:
+    file = _WatchedFile(tmp_path / "state")
+    with showing("x", None, is_quiet=True) as view:
+        importer = Importer(
+            parse_address("http://127.0.0.1:1"), _EndingSource(file), ImportState("x"), file, ImportLimits(), view
+        )
+        with pytest.raises(KeyboardInterrupt):
+            importer.run()
+    assert not file.is_shared
+    assert json.loads(file.path.read_text())["position"] == {"piece": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -86,7 +86,8 @@ class Importer:
                 stack.enter_context(self._passing_meanwhile())
                 self._run_pieces(stack.enter_context(closing(self._pieces())), pool)
         finally:
-            self._save()
+            with self._passing:  # an interrupt may have ended the wait for the thread that saves meanwhile
+                self._save()
         if self._file is not None:
             self._file.remove()
         return ImportResult(self._state.rows, self._state.rejected)
