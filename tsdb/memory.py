@@ -8,7 +8,7 @@ is room again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
 """The fractions of their shares that owners are limited to, one after the other."""
@@ -45,3 +45,11 @@ class MemoryOwner(Protocol):
 
     def limit_memory(self, share: float) -> None:
         """Hold at most this part, between 0 and 1, of what the configuration allows from now on."""
+
+
+@runtime_checkable
+class MemoryKeeper(Protocol):
+    """A part of a server that keeps free memory for itself, as some allocators do."""
+
+    def return_free_memory(self) -> None:
+        """Return free memory to the system. Not called from the event loop: it may take half a second."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from tsdb.components import _governor
 from tsdb.components._governor import GROW_LOOKS, MemoryGovernor
 from tsdb.memory import LEAST_SHARE, MemoryUse
 
@@ -106,3 +108,36 @@ def test_large_queries_begin_again_before_there_is_room_for_all() -> None:
     server.look(1001)
     server.look(860, 3 * GROW_LOOKS)
     assert server.owner.shares == [LEAST_SHARE, 0.5], "and no more before there is room"
+
+
+class Keeper(Owner):
+    """Returns free memory, and fails once at that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.returned = 0
+
+    def return_free_memory(self) -> None:
+        self.returned += 1
+        if self.returned == 1:
+            raise OSError("not now")
+
+
+def test_owners_return_free_memory_while_it_is_tight_and_a_failure_does_not_end_the_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_governor, "LOOK_SECONDS", 0.001)
+    keeper = Keeper()
+    governor = MemoryGovernor(LIMIT, lambda: [Owner(), keeper], resident=lambda: 1001, whole=lambda: 1001)
+
+    async def watch() -> None:
+        await governor.start()
+        for _ in range(60_000):
+            if keeper.returned >= 3:
+                break
+            await asyncio.sleep(0.001)
+        await governor.stop(1.0)
+
+    asyncio.run(watch())
+    assert keeper.returned >= 3
+    assert "memory could not be checked" in caplog.text

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from tsdb.memory import LEAST_SHARE, SHARES, MemoryOwner, MemoryReport, MemoryUse
+from tsdb.memory import LEAST_SHARE, SHARES, MemoryKeeper, MemoryOwner, MemoryReport, MemoryUse
 from tsdb.processes.allocator import IDLE_PART, Waste, free_bytes, give_back
 from tsdb.processes.resident import resident_bytes, tree_bytes
 from tsdb.telemetry import counter, gauge, get_logger
@@ -48,6 +48,28 @@ _STEPS = counter(
     "tsdb_memory_limited_total",
     "How often the parts of the server had to reduce their memory because the limit was near.",
 )
+
+
+class _FreeMemory:
+    """When free memory is to be returned: in every interval in which the process is idle, or has much of it."""
+
+    def __init__(self) -> None:
+        self._waste = Waste()
+        self._looks = 0
+        self._used = time.process_time()
+
+    def is_next(self) -> bool:
+        """Count a look; whether it ends an interval."""
+        self._looks = (self._looks + 1) % IDLE_LOOKS
+        return self._looks == 0
+
+    def is_worth_returning(self) -> bool:
+        before, self._used = self._used, time.process_time()
+        is_idle = self._used - before < IDLE_PART * LOOK_SECONDS * IDLE_LOOKS
+        return self._waste.is_large(free_bytes(), resident_bytes()) or is_idle
+
+    def note_returned(self) -> None:
+        self._waste.note_given_back(resident_bytes())
 
 
 class MemoryGovernor:
@@ -120,22 +142,33 @@ class MemoryGovernor:
                 await self._task
 
     async def _watch(self) -> None:
-        used, waste, looks = time.process_time(), Waste(), 0
+        free = _FreeMemory()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            is_shrunk = self.look()
-            looks += 1
-            is_due = looks >= IDLE_LOOKS
-            if is_due:
-                await asyncio.to_thread(self.compare)
-                before, used, looks = used, time.process_time(), 0
-                is_idle = used - before < IDLE_PART * LOOK_SECONDS * IDLE_LOOKS
-                is_due = waste.is_large(free_bytes(), resident_bytes()) or is_idle
-            if is_shrunk:
-                gc.collect()  # an error may hold what its query has read
-            if is_shrunk or is_due:
-                await asyncio.to_thread(give_back)
-                waste.note_given_back(resident_bytes())
+            try:
+                await self._look_and_return(free)
+            except Exception:  # noqa: BLE001 - without this watch the server has no limit
+                _log.exception("memory could not be checked")
+
+    async def _look_and_return(self, free: _FreeMemory) -> None:
+        """Compare what is held with the limit; now and then, and when it is tight, return what is free."""
+        is_shrunk = self.look()
+        is_due = free.is_next()
+        if is_due:
+            await asyncio.to_thread(self.compare)
+            is_due = free.is_worth_returning()
+        if is_shrunk:
+            gc.collect()  # an error may hold what its query has read
+        if is_shrunk or is_due:
+            await asyncio.to_thread(self._return_free_memory)
+            free.note_returned()
+
+    def _return_free_memory(self) -> None:
+        """Have owners, and the allocators of the process, return what is free to the system."""
+        for owner in self._owners():
+            if isinstance(owner, MemoryKeeper):
+                owner.return_free_memory()
+        give_back()
 
     def look(self) -> bool:
         """Compare what is held with the limit, and tell the owners; returns whether they have to use less."""

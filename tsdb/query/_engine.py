@@ -70,6 +70,10 @@ class QueryEngine:
         self._planner.limit_memory(share)
         self._slot_memory.limit_memory(share)
 
+    def return_free_memory(self) -> None:
+        """Return what queries have left to the system."""
+        self._planner.return_free_memory()
+
     def expand_with(self, expand: Expand) -> None:
         """Let `expand` take out of every query, those of views too, what is not SQL."""
         self._planner.expand_with(expand)

@@ -85,9 +85,9 @@ class QueryPlanner:
         self._clock = clock
         self._options = options
         self._information = information
-        contexts = Contexts(options)
-        self.parallelism = contexts.parallelism
-        self._plans = Plans(contexts, self._server_functions)
+        self._contexts = Contexts(options)
+        self.parallelism = self._contexts.parallelism
+        self._plans = Plans(self._contexts, self._server_functions)
         self._preparer = Preparer(catalog, regions, self.describe)
         self.unfinished = Unfinished()
         self._planning = Planning(self.unfinished)
@@ -171,6 +171,11 @@ class QueryPlanner:
 
     def limit_memory(self, share: float) -> None:
         self._memory.is_short = share <= LEAST_SHARE
+        if self._workers is not None:
+            self._workers.limit_memory(share)
+
+    def return_free_memory(self) -> None:
+        self._contexts.return_free_memory()
 
     def short_life(self, session: Session) -> QueryLife:
         """Return the life of a query that needs no planner."""

@@ -156,6 +156,18 @@ def test_an_idle_worker_that_is_killed_is_replaced(made: World) -> None:
     assert process_of(made) != before
 
 
+def test_idle_workers_that_have_grown_are_replaced_when_memory_is_short(made: World) -> None:
+    grown = process_of(made)
+    pool = pool_of(made)
+    pool.limit_memory(1.0)
+    assert pool.processes == [grown]
+    pool.limit_memory(0.0)
+    wait_until(lambda: len(pool.processes) == 1 and pool.processes != [grown])
+    wait_until(lambda: not is_alive(grown))
+    pool.limit_memory(1.0)
+    assert made.rows(JOIN) == made.rows("SELECT count(*) FROM cpu")
+
+
 def test_workers_are_started_without_their_fork_server(made: World) -> None:
     before = process_of(made)
     fork_server = pool_of(made).forker.server

@@ -15,6 +15,7 @@ from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionConte
 
 from tsdb.model import CATALOG
 from tsdb.processes.fork_server import Forker
+from tsdb.query.planning._idle_memory import return_idle_memory
 from tsdb.query.session import Session
 from tsdb.query.tables import LazyCatalog, TableLookup
 from tsdb.sql.statements import Dialect
@@ -30,7 +31,12 @@ _SETTINGS = {
     "datafusion.catalog.create_default_catalog_and_schema": "false",
     "datafusion.catalog.default_catalog": CATALOG,
 }
-_WORKERS_MIN = 32
+THREADS_MAX = 32
+"""Threads of DataFusion: a query that was given up, or waits for a store, occupies one of them until it comes to a
+place where it can stop, and must not keep all others from running."""
+THREADS_MIN = 4
+THREAD_BYTES = 32 << 20
+"""A part of the memory of queries for each of them: threads keep memory, so with little of it there are fewer."""
 
 # All rules of the optimiser. Without them, to optimise a plan is to check it and to bring its types in line.
 _RULE_NAMES = """
@@ -77,10 +83,11 @@ class Contexts:
         else:
             runtime = runtime.with_disk_manager_os()
         self._runtime = runtime
-        # Read by DataFusion when its threads are started. A query that was given up occupies one of them until it comes
-        # to a place where it can stop, and must not keep all others from running.
-        os.environ.setdefault("TOKIO_WORKER_THREADS", str(max(_WORKERS_MIN, 2 * (os.cpu_count() or 1))))
         self.parallelism = options.parallelism or os.cpu_count() or 1
+        # Read by DataFusion when its threads are started.
+        os.environ.setdefault("TOKIO_WORKER_THREADS", str(_thread_count(int(options.memory_bytes))))
+        self._is_used = False
+        """Since memory was given back."""
 
     def make(
         self,
@@ -105,6 +112,7 @@ class Contexts:
             "datafusion.optimizer.enable_round_robin_repartition": str(is_single).lower(),
             "datafusion.execution.target_partitions": "1" if is_ordered else str(self.parallelism),
         }
+        self._is_used = True
         context = SessionContext(SessionConfig(settings), self._runtime)
         context.register_catalog_provider(CATALOG, LazyCatalog(source))
         for function in functions:
@@ -112,6 +120,17 @@ class Contexts:
         if not has_filters:
             context.remove_optimizer_rule(_FILTER_RULE)
         return context
+
+    def return_free_memory(self) -> None:
+        """Return what queries have left to the system, if there was one since the last time."""
+        if self._is_used:
+            self._is_used = False
+            return_idle_memory(self.parallelism)
+
+
+def _thread_count(memory_bytes: int) -> int:
+    affordable = min(THREADS_MAX, memory_bytes // THREAD_BYTES) if memory_bytes else THREADS_MAX
+    return max(THREADS_MIN, affordable, 2 * (os.cpu_count() or 1))
 
 
 def coerced_frame(context: SessionContext, frame: DataFrame) -> DataFrame:

@@ -32,8 +32,8 @@ EXTRA_MAX = 32
 """How many workers may be added while others wait for clients to take their rows."""
 PARKED_SECONDS = 0.5
 """A worker that waits this long for its client does not count as running."""
-KEPT_BYTES_MAX = 96 << 20
-"""A worker that has grown by more than this is replaced when its query is over."""
+KEPT_BYTES_MAX, KEPT_PART = 96 << 20, 0.5
+"""A worker that has grown by more than this, or by this part of its memory, is replaced when its query is over."""
 _WATCH_SECONDS = 0.05
 OWN_BYTES = 8 << 20
 """What an idle worker has of its own, beside the memory that it shares with the process it was forked from."""
@@ -114,6 +114,7 @@ class Workers:
         self._is_closed = False
         self._is_watching = False
         self._serial = 0
+        self._kept_bytes = _kept_bytes(options)
         self.forker = forker or Forker([WorkerOptions.__module__])
         self._owns_forker = forker is None
         with self._lock:
@@ -130,6 +131,20 @@ class Workers:
         with self._lock:
             workers = [*self._idle, *self._busy]
         return sum(OWN_BYTES + max(each.resident_bytes() - each.idle_bytes, 0) for each in workers)
+
+    def limit_memory(self, share: float) -> None:
+        """Let workers keep this part of what they may; idle ones that have more are replaced."""
+        with self._lock:
+            self._kept_bytes = int(_kept_bytes(self._options) * share)
+            large = [each for each in self._idle if self._is_large(each)]
+            for worker in large:
+                self._idle.remove(worker)
+            self._start_missing()
+        for worker in large:
+            worker.end()
+
+    def _is_large(self, worker: WorkerProcess) -> bool:
+        return worker.resident_bytes() - worker.idle_bytes > self._kept_bytes
 
     def take(self, life: QueryLife) -> WorkerProcess:
         """Return a worker for a query, when it is its turn; raises at the deadline or when it is cancelled."""
@@ -159,7 +174,7 @@ class Workers:
     def give_back(self, worker: WorkerProcess) -> None:
         """Take a worker back whose query is over."""
         worker.life = worker.parked_since = worker.service.tables = None
-        is_large = worker.resident_bytes() - worker.idle_bytes > KEPT_BYTES_MAX
+        is_large = self._is_large(worker)
         with self._lock:
             self._busy.discard(worker)
             is_kept = not is_large and not self._is_closed and len(self._busy) + len(self._idle) < self._count
@@ -287,6 +302,11 @@ class Workers:
             )
         )
         worker.end()
+
+
+def _kept_bytes(options: WorkerOptions) -> int:
+    part = int(int(options.memory_bytes) * KEPT_PART)
+    return min(part, KEPT_BYTES_MAX) if part else KEPT_BYTES_MAX
 
 
 def _cancel(ticket: Future[WorkerProcess]) -> None:
