@@ -64,9 +64,10 @@ def count_through_kills(store: CoordinationStore, members: list[EtcdProcess], *,
             member.wait_ready()
     counting.wait_more(20)
     counting.stop()
-    assert counting.unknown == 0
-    assert counting.value() == counting.done
-    assert values_until(watch, str(counting.done).encode()) == [str(each + 1).encode() for each in range(counting.done)]
+    last = counting.value()
+    # All members may be away for longer than a transaction waits to learn its outcome, if the machine stands still.
+    assert counting.done <= last <= counting.done + counting.unknown
+    assert values_until(watch, str(last).encode()) == [str(each + 1).encode() for each in range(last)]
 
 
 def test_a_transaction_that_is_done_but_whose_reply_is_lost_is_known_to_be_done(
