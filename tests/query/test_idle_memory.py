@@ -51,11 +51,17 @@ def test_threads_return_most_of_what_they_have_kept() -> None:
     assert kept < left * 0.6, (left, kept)
 
 
-@pytest.mark.parametrize(("mib", "threads"), [(0, 32), (64, 4), (320, 10), (4096, 32)])
+@pytest.mark.parametrize(
+    ("mib", "reads_remotely", "threads"),
+    [(0, False, 32), (64, False, 4), (64, True, 32), (320, False, 10), (4096, False, 32)],
+)
 def test_with_little_memory_there_are_fewer_threads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mib: int, threads: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mib: int, reads_remotely: bool, threads: int
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.delenv("TOKIO_WORKER_THREADS", raising=False)
-    Contexts(QueryEngineOptions(memory_bytes=Size(mib << 20), spill_dir=tmp_path / "spill"))
+    options = QueryEngineOptions(
+        memory_bytes=Size(mib << 20), spill_dir=tmp_path / "spill", reads_remotely=reads_remotely
+    )
+    Contexts(options)
     assert os.environ.pop("TOKIO_WORKER_THREADS") == str(threads)

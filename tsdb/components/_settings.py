@@ -44,13 +44,16 @@ def slow_query_options(options: SlowQueryOptions) -> SlowQuerySettings:
     )
 
 
-def query_options(config: ServingConfig, home: Path, forker: Forker | None) -> QueryEngineOptions:
+def query_options(
+    config: ServingConfig, home: Path, forker: Forker | None, *, reads_remotely: bool
+) -> QueryEngineOptions:
     """The settings of `[query]` as the query engine takes them."""
     return QueryEngineOptions(
         memory_bytes=query_memory(config.memory.limit),
         spill_dir=home / SPILL_DIRECTORY,
         workers=query_workers(config),
         forker=forker,
+        reads_remotely=reads_remotely,
     )
 
 

@@ -62,7 +62,7 @@ class Frontend:
         with ExitStack() as undo:
             home = self._home(undo)
             options = AssemblyOptions(
-                query_options(self._config, home, self._forker),
+                query_options(self._config, home, self._forker, reads_remotely=True),
                 self._database_options(),
                 self._protocols.authenticator,
                 memory_report=self._governor.report,

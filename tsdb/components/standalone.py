@@ -24,7 +24,7 @@ from tsdb.components._settings import (
 )
 from tsdb.components._stores import open_stores
 from tsdb.components._warm_up import load_statements, save_statements, warm_up
-from tsdb.config import StandaloneConfig
+from tsdb.config import FileStorage, StandaloneConfig
 from tsdb.database import DatabaseOptions
 from tsdb.errors import TsdbError
 from tsdb.memory import MemoryOwner
@@ -126,11 +126,12 @@ class Standalone:
 def _local_options(
     config: StandaloneConfig, home: Path, forker: Forker | None, *, storages: frozenset[str]
 ) -> LocalOptions:
-    limit = config.memory.limit
+    limit, storage = config.memory.limit, config.storage
+    is_remote = not isinstance(storage, FileStorage) or bool(storage.providers)
     return LocalOptions(
         engine=engine_options(config.mito, limit),
         wal=wal_options(config.wal),
-        query=query_options(config, home, forker),
+        query=query_options(config, home, forker, reads_remotely=is_remote),
         database=DatabaseOptions(
             copy_root=home / COPY_DIRECTORY,
             storages=storages,

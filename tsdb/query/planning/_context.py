@@ -36,7 +36,8 @@ THREADS_MAX = 32
 place where it can stop, and must not keep all others from running."""
 THREADS_MIN = 4
 THREAD_BYTES = 32 << 20
-"""A part of the memory of queries for each of them: threads keep memory, so with little of it there are fewer."""
+"""A part of the memory of queries for each of them: threads keep memory, so with little of it there are fewer, unless
+they may have to wait for other machines."""
 
 # All rules of the optimiser. Without them, to optimise a plan is to check it and to bring its types in line.
 _RULE_NAMES = """
@@ -68,6 +69,8 @@ class QueryEngineOptions:
     """Worker processes for heavy queries; 0 runs them in this process."""
     forker: Forker | None = None
     """Where they are forked from; None starts a process for that."""
+    reads_remotely: bool = False
+    """Whether rows may be on other machines, so that queries wait for them."""
 
 
 class Contexts:
@@ -85,7 +88,7 @@ class Contexts:
         self._runtime = runtime
         self.parallelism = options.parallelism or os.cpu_count() or 1
         # Read by DataFusion when its threads are started.
-        os.environ.setdefault("TOKIO_WORKER_THREADS", str(_thread_count(int(options.memory_bytes))))
+        os.environ.setdefault("TOKIO_WORKER_THREADS", str(_thread_count(options)))
         self._is_used = False
         """Since memory was given back."""
 
@@ -128,8 +131,10 @@ class Contexts:
             return_idle_memory(self.parallelism)
 
 
-def _thread_count(memory_bytes: int) -> int:
-    affordable = min(THREADS_MAX, memory_bytes // THREAD_BYTES) if memory_bytes else THREADS_MAX
+def _thread_count(options: QueryEngineOptions) -> int:
+    affordable = THREADS_MAX
+    if options.memory_bytes and not options.reads_remotely:
+        affordable = min(affordable, int(options.memory_bytes) // THREAD_BYTES)
     return max(THREADS_MIN, affordable, 2 * (os.cpu_count() or 1))
 
 
