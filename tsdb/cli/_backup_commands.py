@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -260,17 +260,20 @@ def restore_command(
     if store_addrs is None and files:
         raise click.UsageError(f"--{files[0].replace('_', '-')} requires --store-addrs")
     with quick_imports():
-        from tsdb.cli.backups import EtcdLogin, OfflineCluster, OfflineRestore, run_restore
+        from tsdb.cli.backups import OfflineCluster, OfflineRestore, run_restore
+        from tsdb.kv.etcd import EtcdSettings
     cluster = None
     if store_addrs is not None and datanodes is not None:
-        login = EtcdLogin(
+        etcd = partial(
+            EtcdSettings.of,
+            store_addrs,
             username=store["store_user"] or "",
             password=store["store_password"] or "",
             ca_path=store["store_ca_file"] or "",
             cert_path=store["store_cert_file"] or "",
             key_path=store["store_key_file"] or "",
         )
-        cluster = OfflineCluster(store_addrs, _node_ids(datanodes), login)
+        cluster = OfflineCluster(etcd, _node_ids(datanodes))
     options = OfflineRestore(place, name, tables, to_time=to_time, log_from=log_from, cluster=cluster, is_quiet=quiet)
     sys.exit(run_restore(config, options))
 

@@ -1,7 +1,6 @@
 """`tsdb backup` and `tsdb restore`: a client of a running server, and commands on destinations without one."""
 
 from tsdb.cli.backups._offline import (
-    EtcdLogin,
     OfflineCluster,
     OfflineRestore,
     run_list,
@@ -12,7 +11,6 @@ from tsdb.cli.backups._offline import (
 from tsdb.cli.backups._online import OnlineBackup, run_backup
 
 __all__ = [
-    "EtcdLogin",
     "OfflineCluster",
     "OfflineRestore",
     "OnlineBackup",

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -54,24 +54,12 @@ def run_prune(config: StoringConfig, place: str, *, keep: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class EtcdLogin:
-    """As whom to come to etcd, and the files for TLS; "" for what is not needed."""
-
-    username: str = ""
-    password: str = field(default="", repr=False)
-    ca_path: str = ""
-    cert_path: str = ""
-    key_path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class OfflineCluster:
     """A cluster that is not running."""
 
-    store_addrs: str
-    """Where its etcd is."""
+    etcd: Callable[[], EtcdSettings]
+    """Returns where its metadata is; InvalidArguments if that cannot work."""
     datanodes: tuple[int, ...]
-    login: EtcdLogin = EtcdLogin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +190,7 @@ def _target(config: StoringConfig, cluster: OfflineCluster | None) -> Iterator[R
             yield restore_target(config)
         return
     assert isinstance(config, DatanodeConfig)
-    login = cluster.login
-    settings = EtcdSettings.of(
-        cluster.store_addrs,
-        username=login.username,
-        password=login.password,
-        ca_path=login.ca_path,
-        cert_path=login.cert_path,
-        key_path=login.key_path,
-    )
-    metadata = EtcdKv(settings)
+    metadata = EtcdKv(cluster.etcd())
     try:
         yield cluster_target(config, metadata, cluster.datanodes)
     finally:
