@@ -23,7 +23,7 @@ from tsdb.errors import StartError
 from tsdb.kv import MirrorKv
 from tsdb.meta import NodeSelector
 from tsdb.meta._selectors import select_nodes
-from tsdb.meta.client import MetaClient
+from tsdb.meta.client import MetaClient, NodeReport
 from tsdb.model import DatabaseInfo
 
 
@@ -52,7 +52,7 @@ def test_a_server_with_its_metadata_in_memory_serves_and_warns(tmp_path: Path) -
         client.register(datanode(1))
         (lease,) = server.get("/admin/node-lease").json()
         assert (lease["node_id"], lease["address"], lease["is_alive"]) == (1, "127.0.0.1:7001", True)
-        client.heartbeat(datanode(1), {"load": 3}, [], sent_ns=0)
+        client.heartbeat(datanode(1), NodeReport({"load": 3}), sent_ns=0)
         assert server.get("/admin/heartbeat?addr=127.0.0.1:7001").json()[0]["report"] == {"load": 3}
         assert server.get("/admin/heartbeat?addr=elsewhere:1").json() == []
         assert server.get("/admin/maintenance/status").json() == {"is_on": False}

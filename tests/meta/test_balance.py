@@ -19,7 +19,7 @@ from tsdb.errors import Busy, Unsupported
 from tsdb.meta import NodeDescription
 from tsdb.meta._balance import plan_balance
 from tsdb.meta._nodes import NodeRegistry
-from tsdb.meta.client import Heartbeats, MetaClient
+from tsdb.meta.client import Heartbeats, MetaClient, NodeReport
 from tsdb.model import NodeRole, RegionId
 from tsdb.units import Duration
 
@@ -78,7 +78,7 @@ def test_regions_on_their_way_count_where_they_go_and_others_stay_out_of_it() ->
 def beat(stack: ExitStack, client: MetaClient, node: NodeDescription) -> None:
     """Let a datanode live."""
     client.register(node)
-    heartbeats = Heartbeats(client, node, SystemClock(), report=lambda: ({}, ()), interval=Duration.of_seconds(0.1))
+    heartbeats = Heartbeats(client, node, SystemClock(), report=NodeReport, interval=Duration.of_seconds(0.1))
     heartbeats.start()
     stack.callback(heartbeats.stop)
 

@@ -17,7 +17,7 @@ from tsdb.engine.errors import RegionQuarantined
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.kv import MirrorKv
 from tsdb.meta import Supervision
-from tsdb.meta.client import Heartbeats, MetaClient, MirrorRoutes, MoveState, load_records
+from tsdb.meta.client import Heartbeats, MetaClient, MirrorRoutes, MoveState, NodeReport, load_records
 from tsdb.model import Peer, RegionId
 from tsdb.units import Duration
 
@@ -30,7 +30,7 @@ def beating(
 ) -> Heartbeats:
     node = datanode(node_id, log=log)
     client.register(node)
-    heartbeats = Heartbeats(client, node, SystemClock(), report=lambda: (report(), ()), interval=FAST)
+    heartbeats = Heartbeats(client, node, SystemClock(), report=lambda: NodeReport(report()), interval=FAST)
     heartbeats.start()
     return heartbeats
 

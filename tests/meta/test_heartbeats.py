@@ -7,7 +7,7 @@ from typing import Any
 from tests.meta.clusters import datanode
 from tsdb.clock import ManualClock
 from tsdb.meta import LEASE
-from tsdb.meta.client import Heartbeats
+from tsdb.meta.client import Heartbeats, NodeReport
 from tsdb.meta.client._client import HeartbeatReply
 from tsdb.model import RegionId, region_id
 
@@ -28,7 +28,7 @@ def test_regions_that_are_elsewhere_are_closed_before_the_lease_counts() -> None
         leader,
         datanode(1),
         ManualClock(10**18),
-        report=lambda: ({}, [REGION]),
+        report=lambda: NodeReport(regions=[REGION]),
         on_close=lambda regions: closed.extend((each, heartbeats.has_lease()) for each in regions),
     )
     assert heartbeats.beat()

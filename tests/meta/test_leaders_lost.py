@@ -22,7 +22,7 @@ from tsdb.clock import SystemClock
 from tsdb.kv import CoordinationStore, DeleteKey, MemoryKv, MirrorKv
 from tsdb.meta import LEADER
 from tsdb.meta._keys import CATALOG_VERSION
-from tsdb.meta.client import Heartbeats
+from tsdb.meta.client import Heartbeats, NodeReport
 from tsdb.meta.errors import ChangeOutcomeUnknown
 from tsdb.store import LocalStore, on_crash_point
 from tsdb.units import Duration
@@ -80,7 +80,7 @@ def test_a_change_is_finished_or_undone_wherever_its_leader_is_deposed(
         client = cluster.client()
         client.register(datanode(1))
         heartbeats = Heartbeats(
-            client, datanode(1), SystemClock(), report=lambda: ({}, ()), interval=Duration.of_seconds(0.1)
+            client, datanode(1), SystemClock(), report=NodeReport, interval=Duration.of_seconds(0.1)
         )
         heartbeats.start()
         stack.callback(heartbeats.stop)

@@ -14,12 +14,20 @@ import pytest
 
 from tests.catalog.worlds import draft, view, with_column
 from tests.meta.clusters import PATIENT, datanode, running_cluster, wait_until
-from tsdb.catalog import CatalogChange, CatalogOutdated, RemoteCatalog, TableAlreadyExists, TableNotFound, places_of
+from tsdb.catalog import (
+    CatalogChange,
+    CatalogOutdated,
+    RemoteCatalog,
+    TableAlreadyExists,
+    TableNotFound,
+    places_of,
+    put_places,
+)
 from tsdb.catalog._regions import directories_of
 from tsdb.error_json import error_from_json, error_to_json
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.kv import Absent, Equals, LeadershipLost, MirrorKv, PutKey
-from tsdb.meta.client import MetaClient, MetaClientSettings, MirrorRoutes
+from tsdb.meta.client import MetaClient, MetaClientSettings, MirrorRoutes, NodeReport
 from tsdb.meta.client._nodelay import connections_to
 from tsdb.meta.errors import ChangePending, MetasrvUnreachable, NodeIdInUse, NodeSuperseded, NoLiveDatanode
 from tsdb.model import DatabaseInfo, NodeRole, Peer, RegionId, RegionPlace
@@ -115,23 +123,46 @@ def test_a_second_process_with_a_live_node_id_is_refused(tmp_path: Path) -> None
         client.register(datanode(1))
         client.register(datanode(1, start_id="third"))
         with pytest.raises(NodeSuperseded):
-            client.heartbeat(datanode(1), {}, [], sent_ns=0)
+            client.heartbeat(datanode(1), NodeReport(), sent_ns=0)
 
 
 def test_a_heartbeat_names_regions_that_are_not_placed_on_the_node(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as cluster:
         client = cluster.client()
-        assert not client.heartbeat(datanode(1), {}, [], sent_ns=0).is_registered
+        assert not client.heartbeat(datanode(1), NodeReport(), sent_ns=0).is_registered
         client.register(datanode(1))
         mirror, catalog = frontend(client)
         table = catalog.create_table(draft("t"))
-        reply = client.heartbeat(datanode(1), {"load": 1}, [*table.region_ids, RegionId(7 << 32)], sent_ns=5)
+        report = NodeReport({"load": 1}, [*table.region_ids, RegionId(7 << 32)])
+        reply = client.heartbeat(datanode(1), report, sent_ns=5)
         assert (reply.is_registered, reply.close) == (True, (RegionId(7 << 32),))
         assert reply.lease == Duration.of_seconds(10)
         with pytest.raises(InvalidArguments, match="65536 bytes"):
-            client.heartbeat(datanode(1), {"much": "x" * 70_000}, [], sent_ns=6)
+            client.heartbeat(datanode(1), NodeReport({"much": "x" * 70_000}), sent_ns=6)
         (node,) = [each for each in client.nodes()["nodes"] if each["role"] == NodeRole.DATANODE.value]
         assert (node["node_id"], node["is_alive"], node["report"]) == (1, True, {"load": 1})
+        mirror.close()
+
+
+def test_a_heartbeat_that_asks_is_told_which_regions_the_node_lacks(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        client.register(datanode(1))
+        mirror, catalog = frontend(client)
+        table = catalog.create_table(draft("t", rules=("host < 'm'", "host >= 'm'")))
+        first, *others = table.region_ids
+        wait_until(lambda: client.heartbeat(datanode(1), NodeReport(asks_for_missing=True), sent_ns=0).missing)
+
+        def missing(report: NodeReport) -> list[RegionId]:
+            return [each.region_id for each in client.heartbeat(datanode(1), report, sent_ns=0).missing]
+
+        assert missing(NodeReport(regions=[first], asks_for_missing=True)) == others
+        assert missing(NodeReport(regions=table.region_ids, asks_for_missing=True)) == []
+        assert missing(NodeReport()) == []
+        for moving in (RegionPlace(1, 2, is_moving=True), RegionPlace(2, 3)):
+            places = places_of(cluster.store, table.id)
+            cluster.store.transact([], [put_places(table.id, {**places, 0: moving})])
+            assert missing(NodeReport(asks_for_missing=True)) == others
         mirror.close()
 
 

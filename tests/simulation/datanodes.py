@@ -19,7 +19,9 @@ from tests.engine.moves.history import History, Violation
 from tests.engine.moves.nodes import FAST, OPTIONS, Node, ProcessEnds
 from tests.simulation.store import SeededStore
 from tsdb.catalog import openings_of
+from tsdb.clock import Clock
 from tsdb.components._late_rows import LateRowsSender
+from tsdb.components._missing_regions import MissingRegions
 from tsdb.engine import Acknowledge
 from tsdb.errors import TsdbError
 from tsdb.ids import SeededIds
@@ -51,12 +53,18 @@ class Process:
     number: int
     store: SeededStore
     node: Node
+    clock: Clock
     clock_rate: float
     lease_end: float = 0.0
     """By its own clock."""
     is_cut_from_metasrv: bool = False
+    answer: list[RegionOpening] | None = None
+    """An answer to a heartbeat, of regions that are missing, that is on its way."""
     late: LateRowsSender | None = None
     """Hands in rows that others took over regions without."""
+
+    def __post_init__(self) -> None:
+        self.missing = MissingRegions(self.node.engine.open_regions, self.clock)
 
     def has(self, region: RegionId) -> bool:
         return region in self.node.engine.region_ids()
@@ -87,6 +95,7 @@ class Datanodes(ABC):
     """Processes, and the events that happen to them. What is random comes from one generator."""
 
     kv: KvStore
+    clock: Clock
 
     def __init__(self, seed: int, regions: tuple[RegionId, ...], *, acknowledge: Acknowledge) -> None:
         """With LOCAL, a node has the same disk at each start; with STORE an empty one, and older processes may live."""
@@ -169,7 +178,7 @@ class Datanodes(ABC):
         if node.engine.quarantined:
             raise Violation(f"regions are quarantined: {node.engine.quarantined}")
         settle_engine(node.engine)
-        process = Process(number, store, node, 1 + self.random.uniform(-0.01, 0.01))
+        process = Process(number, store, node, self.clock, 1 + self.random.uniform(-0.01, 0.01))
         process.late = self.make_sender(number, node)
         self.processes[number] = process
         process.wait_shipped()

@@ -1,4 +1,9 @@
-"""The metadata server of a simulated cluster: the real registry, supervisor and moves, and what it asks of nodes."""
+"""The metadata servers of a simulated cluster: the real election, registry, supervisor and moves, and what the leader
+asks of nodes.
+
+The leader may stand still before any change of the metadata, or before any request to a node, until another server
+leads and has continued its work. Then it wakes up, and goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from typing import Any
 
 from tests.catalog.worlds import draft
 from tests.engine.harness import SCHEMA
+from tests.engine.moves.history import Violation
 from tests.engine.moves.nodes import Node
 from tests.meta.clusters import datanode
 from tests.simulation.datanodes import NODES, SECONDS_MAX, Datanodes, Process
@@ -23,7 +29,8 @@ from tsdb.components._late_rows import LateRowsSender
 from tsdb.engine import Acknowledge
 from tsdb.errors import TsdbError
 from tsdb.ids import SeededIds
-from tsdb.kv import LeadershipLost, MemoryKv
+from tsdb.kv import Compare, Election, LeadershipLost, MemoryKv, SharedOperation
+from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._losses import open_losses, record_recovered
 from tsdb.meta._move_records import MoveRecord
 from tsdb.meta._moves import _AGAIN_SECONDS, RegionMoves
@@ -31,10 +38,14 @@ from tsdb.meta._nodes import LogKind, NodeDescription, NodeRegistry
 from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import FailureSupervisor, Supervision
 from tsdb.meta.client import RegionOwner
+from tsdb.meta.election import LEADER
 from tsdb.model import LateEntry, LateRows, Peer, RegionId, RegionOpening, RegionOptions, RegionPlace
 from tsdb.units import Duration
 
 TABLE = 1024
+LEADER_SECONDS = 5
+"""How long a leader that stands still is the leader."""
+STEPS_MAX = 24
 INTERRUPTIONS_MAX = 10
 """After so many interruptions of moves the network works again."""
 
@@ -49,8 +60,11 @@ class Leader(Datanodes):
     def __init__(self, seed: int, *, acknowledge: Acknowledge, faults_per_thousand: int) -> None:
         table = plan_table(draft("t", rules=("host < 'm'", "host >= 'm'")), TABLE, created_ms=0)
         super().__init__(seed, tuple(table.region_ids)[:2], acknowledge=acknowledge)
-        self.clock = ManualClock(10**18)
-        self.kv: LeaderlessKv = LeaderlessKv()
+        self.clock: ManualClock = ManualClock(10**18)
+        self.kv: MemoryKv = MemoryKv(self.clock, keeps_leases=False)
+        self.steps_left: int | None = None
+        """How many steps the leader takes before it stands still; None if it does not."""
+        self.is_leading = False
         self.due: list[int] = []
         self.unknown_losses: set[RegionId] = set()
         """Regions of which the leader could not ask what a failover lost."""
@@ -75,9 +89,15 @@ class Leader(Datanodes):
         return openings_of(self.kv, number)
 
     def new_leader(self) -> None:
-        self.registry = NodeRegistry(self.kv, self.clock)
+        store: Any = InterruptedKv(self.kv, self.take_step)
+        leadership = Election(store, LEADER, candidate=b"", ttl_seconds=LEADER_SECONDS).attempt()
+        if leadership is None:
+            raise Violation("nobody can lead")
+        self.leadership, self.is_leading = leadership, True
+        kv = LeaderKv(store, leadership)
+        self.registry = Registry(kv, self.clock)
         self.moves = RegionMoves(
-            self.kv,
+            kv,
             self.registry,
             self,
             NodeSelector.LEASE_BASED,
@@ -103,13 +123,36 @@ class Leader(Datanodes):
         for process in self.processes.values():
             self.beat(process)
 
+    def take_step(self) -> None:
+        """The leader is about to change the metadata, or to ask something of a node."""
+        if self.steps_left is None:
+            return
+        self.steps_left -= 1
+        if self.steps_left <= 0:
+            self.steps_left = None
+            self.stand_still()
+
+    def stand_still(self) -> None:
+        """Another server leads meanwhile, and does what is left to do, if that works."""
+        self.note("the leader stands still")
+        self.is_leading = False
+        self.pass_time(LEADER_SECONDS + self.random.uniform(0, 10))
+        self.new_leader()
+        self.note("another server leads")
+        if self.random.random() < 0.7:
+            try:
+                self.go_on(self.moves.unfinished())
+            except TsdbError as error:
+                self.note("it has not finished:", error)
+        self.note("the leader of before goes on")
+
     def count_regions(self) -> Mapping[int, int]:
         return Counter(place.node_id for place in all_places(self.kv).values())
 
     # ── time ──
 
     def beat(self, process: Process) -> None:
-        if self.processes.get(process.number) is process and not process.is_cut_from_metasrv:
+        if self.is_leading and self.processes.get(process.number) is process and not process.is_cut_from_metasrv:
             sent = self.own_seconds(process)
             entries = {str(each): last for each, last in process.node.engine.last_entries(10).items()}
             self.registry.heartbeat(self.describe(process.number), {"entries": entries} if self.is_local else {})
@@ -119,6 +162,29 @@ class Leader(Datanodes):
                     # The answer says that it is elsewhere. The lease counts from when it is closed.
                     self.leave_region(process, region)
             process.lease_end = sent + self.registry.lease.seconds
+            self.answer_missing(process)
+
+    def answer_missing(self, process: Process) -> None:
+        """Tell a node what is missing; the answer may come late."""
+        if process.answer is not None and self.random.random() < 0.3:
+            return
+        if process.answer is not None:
+            answer, process.answer = process.answer, None
+            self.open_missing(process, process.missing.choose(answer))
+        if process.missing.is_asking():
+            openings, here = openings_of(self.kv, process.number), process.node.engine.region_ids()
+            left = self.moves.regions_left()
+            process.answer = [each for each in openings if each.region_id not in {*here, *left}]
+            if self.random.random() < 0.8:
+                answer, process.answer = process.answer, None
+                self.open_missing(process, process.missing.choose(answer))
+
+    def open_missing(self, process: Process, wanted: Sequence[RegionOpening]) -> None:
+        if wanted and not process.node.fatal and not process.store.is_cut_off:
+            self.note("node", process.number, "opens what is missing:", *(each.region_id & 0xFF for each in wanted))
+            self.let_log_go(process)
+            process.missing.open(wanted)
+            process.wait_shipped()
 
     def leave_region(self, process: Process, region: RegionId) -> None:
         """A datanode lets go of a region that is elsewhere; behind writes that wait for the store, later."""
@@ -137,6 +203,8 @@ class Leader(Datanodes):
         while left > 0:
             self.clock.advance(seconds=min(left, 2.0))
             left -= 2.0
+            if self.is_leading:
+                self.leadership._lease.renew_once()
             for process in self.processes.values():
                 self.beat(process)
 
@@ -181,19 +249,17 @@ class Leader(Datanodes):
         if self.is_moving or not self.registry.live_datanodes():
             return
         self.is_moving = True
-        self.kv.left = self.random.randint(1, 8) if self.random.random() < 0.3 else None
+        self.steps_left = self.random.randint(1, STEPS_MAX) if self.random.random() < 0.3 else None
         try:
             for record in plan():
                 self.moves.run(record)
         except LeadershipLost:
-            self.note("another server leads")
-            self.kv.left = None
-            self.new_leader()
+            self.note("the leader of before knows that another one leads")
             self.go_on(self.moves.unfinished())
         except TsdbError as error:
             self.note("not moved:", error)
         finally:
-            self.kv.left = None
+            self.steps_left = None
             self.is_moving = False
         self.note("places:", *(f"{place.node_id}/{place.epoch}" for place in all_places(self.kv).values()))
 
@@ -235,6 +301,7 @@ class Leader(Datanodes):
     def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, timeout: Duration | None = None) -> None:
         process = self.reach(peer)
         self.let_log_go(process)
+        process.missing.note_close(region_id, Duration.of_seconds(SECONDS_MAX))
         if process.store.is_cut_off and any(not each.done() for each in self.pending):
             raise Unreachable("the region cannot be closed behind writes that wait for the store")
         process.node.engine.close_region(region_id, flush=flush).result(SECONDS_MAX)
@@ -251,6 +318,7 @@ class Leader(Datanodes):
             raise
 
     def reach(self, peer: Peer) -> Process:
+        self.take_step()
         process = self.processes.get(peer.node_id)
         if process is None or process.is_cut_from_metasrv or process.node.fatal:
             raise Unreachable("nobody answers")
@@ -321,16 +389,22 @@ class Passing:
         return False
 
 
-class LeaderlessKv(MemoryKv):
-    """A store whose leader is lost after some transactions."""
+class Registry(NodeRegistry):
+    def wait_live_datanodes(self, timeout_seconds: float) -> list[int]:
+        """Nobody sends a heartbeat while somebody waits."""
+        return self.live_datanodes()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.left: int | None = None
 
-    def transact(self, compares: Sequence[Any], operations: Sequence[Any]) -> bool:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                raise LeadershipLost("another server leads")
-        return super().transact(compares, operations)
+class InterruptedKv:
+    """The store as a server reaches it that may stand still before a change, after it has made sure that it leads."""
+
+    def __init__(self, kv: MemoryKv, before: Callable[[], None]) -> None:
+        self._kv = kv
+        self._before = before
+
+    def transact(self, compares: Sequence[Compare], operations: Sequence[SharedOperation]) -> bool:
+        self._before()
+        return self._kv.transact(compares, operations)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kv, name)

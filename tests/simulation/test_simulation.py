@@ -22,6 +22,7 @@ from tsdb.engine.log.shared.log import SharedLog
 from tsdb.engine.log.shared.terms import list_terms
 from tsdb.engine.manifest import Manifest, ManifestState, Takeover
 from tsdb.engine.region import hand_in, recovery, takeover
+from tsdb.kv import Compare, Leadership, SharedOperation
 from tsdb.model import LateEntry
 
 SEEDS = int(os.environ.get("TSDB_SIMULATION_SEEDS", "4"))
@@ -116,8 +117,18 @@ def without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hand_in, "plan_hand_in", plan)
 
 
+def without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the past can change the metadata."""
+
+    def transact(leadership: Leadership, compares: Sequence[Compare], operations: Sequence[SharedOperation]) -> bool:
+        return leadership._store.transact(compares, operations)
+
+    monkeypatch.setattr(Leadership, "transact", transact)
+
+
 MOVES: Weights = {"write": 30, "fail_over": 12, "heal": 8, "recover_fenced": 8, "crash": 3, "restart": 4, "read": 8}
 LOSSES: Weights = {**LOCAL, "fail_over": 15, "hand_in_rows": 12}
+LEADERS: Weights = {**MOVES, "migrate": 12, "fail_over": 6, "time_passes": 8, "crash": 1, "restart": 2}
 STARTS: Weights = {"write": 20, "flush": 10, "replace": 20, "read": 5, "time_passes": 2}
 
 
@@ -129,12 +140,13 @@ STARTS: Weights = {"write": 20, "flush": 10, "replace": 20, "read": 5, "time_pas
         (without_flush, MOVES, Acknowledge.STORE),
         (without_claim, STARTS, Acknowledge.STORE),
         (without_late_rows, LOSSES, Acknowledge.LOCAL),
+        (without_proof, LEADERS, Acknowledge.LOCAL),
         pytest.param(
             *(without_memory, LOSSES, Acknowledge.LOCAL),
             marks=pytest.mark.skipif(SEEDS < 100, reason="run by `make soak`: it takes some seeds"),
         ),
     ],
-    ids=["fence", "flush", "claim", "late rows", "memory"],
+    ids=["fence", "flush", "claim", "late rows", "proof", "memory"],
 )
 def test_a_simulation_without_a_protection_finds_a_violation(
     mutate: Callable[[pytest.MonkeyPatch], None],

@@ -4,10 +4,11 @@
                         passes, crashes, cuts, moves, rows that are handed in
                       └▶ in the middle of an event, before some request to the store: what somebody else does
 
-Real: engines, shared logs, manifests, the registry of nodes, the supervisor, the procedures that move regions, and what
-hands in late rows. Simulated: clocks (those of datanodes run at rates of their own), networks, the scheduler of
-processes. Every event ends before the next one begins, so threads of an engine have nothing to race about, and faults
-of the store do not depend on their order (`store.py`).
+Real: engines, shared logs, manifests, the election of the leader, the registry of nodes, the supervisor, the procedures
+that move regions, what opens missing ones, and what hands in late rows. Simulated: clocks (those of datanodes run at
+rates of their own), networks, the store of the metadata, leaders that stand still, the scheduler of processes. Every
+event ends before the next one begins, so threads of an engine have nothing to race about, and faults of the store do
+not depend on their order (`store.py`).
 
 With `acknowledge = "local"` nodes keep their disks, and rows that were not shipped are missing after a failover until
 their node is back. In the end all nodes are: then every acknowledged row is there, once, and every failover that lacked
@@ -38,6 +39,7 @@ from tsdb.units import Duration
 KEYS = 4
 FRONTENDS = 2
 COLUMNS_MAX = 4
+_HEARTBEATS = 40
 _ROUNDS_MAX = 30
 """How often everything is handed in again at the end: messages may be lost even then."""
 
@@ -266,6 +268,7 @@ class Simulation(Leader):
         for process in self.zombies:
             process.end()
         self.zombies.clear()
+        self.check_served()
         # The second time, nodes hear of what moves have lost that went on when they were back.
         for _ in range(2 if self.is_local else 1):
             self.start_all()
@@ -284,6 +287,21 @@ class Simulation(Leader):
             self.take_answers()
             self.check_rows(region, self.try_rows(owner, region))
             self.check_columns(region, extra_columns(owner.node.engine.schema(region)))
+
+    def check_served(self) -> None:
+        """Without a restart, nodes open again what is placed on them, whatever closed it."""
+        self.recover_fenced()
+        self.move(self.moves.unfinished)
+        for _ in range(_HEARTBEATS):
+            self.pass_time(2)
+            self.recover_fenced()
+        for region in self.regions:
+            place = all_places(self.kv)[region]
+            process = self.processes.get(place.node_id)
+            if process is None or place.is_moving or region in process.node.engine.quarantined:
+                continue
+            if not process.has(region):
+                raise Violation(f"region {region & 0xFF} is closed at {place}")
 
     def start_all(self) -> None:
         for number in NODES:

@@ -22,6 +22,7 @@ from tsdb.components._cluster_backup import make_backup_verbs
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._late_rows import LateRowsSender
 from tsdb.components._local import LocalOptions, open_log
+from tsdb.components._missing_regions import MissingRegions
 from tsdb.components._node import LoadReport, await_metasrv, describe_node, open_meta_client
 from tsdb.components._process import Service
 from tsdb.components._read_permit import ReadPermit
@@ -32,7 +33,7 @@ from tsdb.engine import Engine
 from tsdb.engine.errors import LogFenced
 from tsdb.errors import TsdbError
 from tsdb.memory import MemoryOwner
-from tsdb.meta.client import Heartbeats, LogKind, Registration
+from tsdb.meta.client import Heartbeats, LogKind, NodeReport, Registration
 from tsdb.meta.errors import NodeSuperseded
 from tsdb.model import NodeRole, RegionId, RegionOpening
 from tsdb.remote import NodeUnavailable, NodeVerbs, RegionServer, ServedRegions
@@ -41,7 +42,7 @@ from tsdb.store import file_cache_of
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
-_CLOSE_SECONDS_MAX = 60.0
+_CLOSE_TIMEOUT = Duration.of_seconds(60)
 _OPEN_AGAIN_SECONDS = 5.0
 _ENTRIES_MAX = 1000
 """How many regions a heartbeat reports the last entry of: its size is limited."""
@@ -67,12 +68,14 @@ class Datanode:
         )
         self._meta = open_meta_client(config.meta_client)
         self._load = LoadReport(self._clock)
+        self._missing = MissingRegions(self._open_regions, self._clock)
         self._heartbeats = Heartbeats(
             self._meta,
             self._node,
             self._clock,
             report=self._report,
             on_close=self._close_regions,
+            on_missing=self._missing.take,
             on_unknown=self._register_again,
             on_superseded=self._give_way,
         )
@@ -178,8 +181,6 @@ class Datanode:
         for region_id, error in self._engine.refused.items():
             _log.warning("a region that is assigned to this node is not open", region=region_id, error=error)
         self._hand_in(self._engine, registered)
-        if self._engine.refused:
-            threading.Thread(target=self._open_refused, args=(self._engine,), name="tsdb-open", daemon=True).start()
 
     def _hand_in(self, engine: Engine, registered: Registration) -> None:
         """Hand in rows that others took over regions without; until that is done they stay on the disk."""
@@ -193,19 +194,6 @@ class Datanode:
         self._late_rows = LateRowsSender(self._meta, self._node.node_id, late, lost, self._clock, is_over=is_over)
         if self._late_rows.has_work:
             self._late_rows.start()
-
-    def _open_refused(self, engine: Engine) -> None:
-        """Try again to open regions that could not be opened at the start, as long as they are placed here."""
-        left = set(engine.refused)
-        while left and not self._is_closing and engine is self._engine:
-            time.sleep(_OPEN_AGAIN_SECONDS)
-            try:
-                openings = [each for each in self._register().regions if each.region_id in left]
-                found = engine.open_regions(openings)
-            except TsdbError as error:
-                _log.warning("regions that are assigned to this node could not be reopened", error=error)
-                continue
-            left = {region_id for region_id, error in found.items() if error is not None}
 
     def _register(self) -> Registration:
         sent_ns = self._clock.monotonic_ns()
@@ -269,7 +257,8 @@ class Datanode:
         return self._present().open_regions(openings)
 
     def _close_region(self, region_id: RegionId, flush: bool) -> None:
-        self._present().close_region(region_id, flush=flush).result(_CLOSE_SECONDS_MAX)
+        self._missing.note_close(region_id, _CLOSE_TIMEOUT)
+        self._present().close_region(region_id, flush=flush).result(_CLOSE_TIMEOUT.seconds)
 
     def _close_regions(self, regions: Sequence[RegionId]) -> None:
         """Let go of regions that are placed elsewhere."""
@@ -277,7 +266,7 @@ class Datanode:
         for region_id in regions if engine is not None else ():
             try:
                 assert engine is not None
-                engine.close_region(region_id, flush=False).result(_CLOSE_SECONDS_MAX)
+                engine.close_region(region_id, flush=False).result(_CLOSE_TIMEOUT.seconds)
                 _log.info("a region that is assigned to another node was closed", region=region_id)
             except (TsdbError, TimeoutError) as error:
                 _log.warning("a region could not be closed", region=region_id, error=error)
@@ -307,16 +296,17 @@ class Datanode:
             raise NodeUnavailable("it is opening its regions", address=self._node.address)
         return engine
 
-    def _report(self) -> tuple[dict[str, Any], Sequence[RegionId]]:
+    def _report(self) -> NodeReport:
         engine, report = self._engine, self._load.take()
         if engine is None:
-            return report, ()
+            return NodeReport(report)
+        is_asking = self._missing.is_asking()
         log = engine.log_statistics()
         report |= {"log_lag_seconds": round(log.unshipped_seconds, 3), "log_unshipped_bytes": log.unshipped_bytes}
         if self._node.log == LogKind.LOCAL:
             # So that it is known, after a failover, what others could not read.
             report["entries"] = {str(each): last for each, last in engine.last_entries(_ENTRIES_MAX).items()}
-        return report, engine.region_ids()
+        return NodeReport(report, engine.region_ids(), asks_for_missing=is_asking)
 
     def _memory_owners(self) -> list[MemoryOwner]:
         memory = self._engine_memory

@@ -26,7 +26,7 @@ from tsdb.components._settings import process_caches, query_memory, query_option
 from tsdb.config import FrontendConfig
 from tsdb.database import Database, DatabaseOptions
 from tsdb.memory import MemoryOwner
-from tsdb.meta.client import Heartbeats, MetaClient, NodeDescription
+from tsdb.meta.client import Heartbeats, MetaClient, NodeDescription, NodeReport
 from tsdb.model import NodeRole
 from tsdb.processes.fork_server import Forker
 from tsdb.servers.http import HttpApp
@@ -136,7 +136,7 @@ class _Heartbeats:
     async def start(self) -> None:
         clock = SystemClock()
         load = LoadReport(clock)
-        self._running = Heartbeats(self._meta(), self._describe(), clock, report=lambda: (load.take(), ()))
+        self._running = Heartbeats(self._meta(), self._describe(), clock, report=lambda: NodeReport(load.take()))
         self._running.start()
 
     async def stop(self, grace_seconds: float) -> None:

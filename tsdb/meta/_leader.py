@@ -10,7 +10,7 @@ could not be reached is tried again every few seconds. Moves of regions are made
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol
@@ -225,6 +225,14 @@ class MetaLeader:
             return []
         _log.warning("the regions of a datanode are moved to others", node=node_id, reason=reason)
         return [self._submit_move(record) for record in self._moves.plan_failover(node_id, reason)]
+
+    def missing(self, node_id: int, regions: Collection[RegionId]) -> list[RegionOpening]:
+        """Return what a datanode, which has these regions, has to open. The copy may be old: the store decides."""
+        if not self._places.missing_on(node_id, regions):
+            return []
+        missing = [each for each in openings_of(self.kv, node_id) if each.region_id not in regions]
+        left = self._moves.regions_left() if missing else set()
+        return [each for each in missing if each.region_id not in left]
 
     def owner_of(self, region_id: RegionId) -> tuple[Peer, bool] | None:
         """Return the node that a region is on, and whether it is moving; None if there is no such region."""

@@ -128,6 +128,8 @@ class Metasrv:
         regions = [RegionId(int(each)) for each in request.get("regions", [])]
         is_known, close = leader.heartbeat(node, _report(request), regions)
         answer = {"is_registered": is_known, "close": close, "lease_ms": leader.nodes.lease // 1_000_000}
+        if is_known and request.get("asks_for_missing"):
+            answer["missing"] = [each.to_json() for each in leader.missing(node.node_id, frozenset(regions))]
         return {"value": {**answer, "sent_ns": request.get("sent_ns"), "term": leader.term}}
 
     def _change(self, request: dict[str, Any]) -> dict[str, Any]:

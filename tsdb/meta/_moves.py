@@ -123,6 +123,10 @@ class RegionMoves:
         """What an earlier leader left."""
         return load_records(self._kv).running
 
+    def regions_left(self) -> set[RegionId]:
+        """The regions of unfinished moves: where their rows are, and who has to open them, is up to these."""
+        return {move.region_id for record in self.unfinished() for move in record.left}
+
     def plan_failover(self, node_id: int, reason: str) -> list[MoveRecord]:
         """Record that the regions of a node go to others; none if it has no regions."""
         regions = sorted(region for region, place in all_places(self._kv).items() if place.node_id == node_id)

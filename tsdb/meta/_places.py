@@ -7,8 +7,8 @@ request, because the next step of the leader must see what it has just written.
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 
 import orjson
 
@@ -18,7 +18,7 @@ from tsdb.errors import TsdbError
 from tsdb.kv import KvStore, MirrorKv
 from tsdb.meta._keys import node_key, nodes_prefix
 from tsdb.meta.errors import NodeNotKnown
-from tsdb.model import NodeRole, Peer, RegionId, RegionPlace, table_id_of
+from tsdb.model import NodeRole, Peer, RegionId, RegionPlace, region_id, table_id_of
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.meta")
@@ -35,12 +35,18 @@ class PlaceIndex:
 
     def __init__(self, mirror: MirrorKv) -> None:
         self._tables: dict[int, dict[int, RegionPlace]] = {}
+        self._regions: defaultdict[int, set[RegionId]] = defaultdict(set)
         self._addresses: dict[int, str] = {}
         self._lock = threading.Lock()
         mirror.subscribe([PLACES, _DATANODES], self._follow)
 
     def place_of(self, region: RegionId) -> RegionPlace | None:
         return self._tables.get(table_id_of(region), {}).get(region_number(region))
+
+    def missing_on(self, node_id: int, regions: Collection[RegionId]) -> set[RegionId]:
+        """Return the regions of a node that are not among these."""
+        with self._lock:
+            return self._regions[node_id].difference(regions)
 
     def address_of(self, node_id: int) -> str | None:
         return self._addresses.get(node_id)
@@ -52,7 +58,7 @@ class PlaceIndex:
     def region_counts(self) -> dict[int, int]:
         """How many regions are on each node that has any."""
         with self._lock:
-            return dict(Counter(place.node_id for table in self._tables.values() for place in table.values()))
+            return {node_id: len(regions) for node_id, regions in self._regions.items() if regions}
 
     def _follow(self, changed: Mapping[str, bytes | None]) -> None:
         with self._lock:
@@ -63,13 +69,17 @@ class PlaceIndex:
                     self._take_node(int(key.removeprefix(_DATANODES)), value)
 
     def _take_table(self, table_id: int, value: bytes | None) -> None:
-        if value is None:
-            self._tables.pop(table_id, None)
-            return
         try:
-            self._tables[table_id] = read_places(place_key(table_id), value)
+            places = {} if value is None else read_places(place_key(table_id), value)
         except TsdbError as error:
             _log.error("the places of a table cannot be read", error=error)
+            return
+        for number, place in self._tables.pop(table_id, {}).items():
+            self._regions[place.node_id].discard(region_id(table_id, number))
+        for number, place in places.items():
+            self._regions[place.node_id].add(region_id(table_id, number))
+        if places:
+            self._tables[table_id] = places
 
     def _take_node(self, node_id: int, value: bytes | None) -> None:
         if value is None:

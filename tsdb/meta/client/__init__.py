@@ -11,7 +11,7 @@ from tsdb.meta._history import read_order
 from tsdb.meta._move_records import MoveState, load_records
 from tsdb.meta._nodes import LogKind, NodeDescription
 from tsdb.meta.client._channels import MetaClientSettings
-from tsdb.meta.client._client import MetaClient, RegionOwner, Registration
+from tsdb.meta.client._client import MetaClient, NodeReport, RegionOwner, Registration
 from tsdb.meta.client._heartbeats import Heartbeats
 from tsdb.meta.client._routes import MirrorRoutes
 
@@ -23,6 +23,7 @@ __all__ = [
     "MirrorRoutes",
     "MoveState",
     "NodeDescription",
+    "NodeReport",
     "RegionOwner",
     "Registration",
     "load_records",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import grpc
@@ -62,6 +62,19 @@ class HeartbeatReply:
     """How long the node may act, from the moment the heartbeat was sent."""
     close: tuple[RegionId, ...]
     """Regions that are not placed on the node."""
+    missing: tuple[RegionOpening, ...] = ()
+    """Regions that are placed on the node, and that it did not name; only if it asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a node says with a heartbeat."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    regions: Sequence[RegionId] = ()
+    """Those that it has open."""
+    asks_for_missing: bool = False
+    """Whether it would open others that are placed on it."""
 
 
 class MetaClient:
@@ -90,14 +103,14 @@ class MetaClient:
             tuple((RegionId(region), int(epoch)) for region, epoch in value.get("lost", ())),
         )
 
-    def heartbeat(
-        self, node: NodeDescription, report: dict[str, Any], regions: Sequence[RegionId], *, sent_ns: int
-    ) -> HeartbeatReply:
+    def heartbeat(self, node: NodeDescription, report: NodeReport, *, sent_ns: int) -> HeartbeatReply:
         """Say that a node is alive, and which regions it has; NodeSuperseded if another has taken its id over."""
-        body = {"node": node.to_json(), "report": report, "regions": list(regions), "sent_ns": sent_ns}
+        body = {"node": node.to_json(), "report": report.values, "regions": list(report.regions), "sent_ns": sent_ns}
+        body |= {"asks_for_missing": True} if report.asks_for_missing else {}
         value = self._ask("Heartbeat", body)["value"]
         close = tuple(RegionId(each) for each in value["close"])
-        return HeartbeatReply(value["is_registered"], Duration(value["lease_ms"] * 1_000_000), close)
+        missing = tuple(RegionOpening.from_json(each) for each in value.get("missing", ()))
+        return HeartbeatReply(value["is_registered"], Duration(value["lease_ms"] * 1_000_000), close, missing)
 
     def leave(self, node: NodeDescription) -> None:
         """Say that a datanode has stopped: it serves nothing any more, and its regions may go elsewhere."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tsdb.clock import Clock
 from tsdb.errors import TsdbError
 from tsdb.meta._nodes import HEARTBEAT, NodeDescription
-from tsdb.meta.client._client import MetaClient
+from tsdb.meta.client._client import MetaClient, NodeReport
 from tsdb.meta.errors import NodeSuperseded
-from tsdb.model import RegionId
+from tsdb.model import RegionId, RegionOpening
 from tsdb.telemetry import counter, get_logger
 from tsdb.units import Duration
 
@@ -33,20 +32,22 @@ class Heartbeats:
         node: NodeDescription,
         clock: Clock,
         *,
-        report: Callable[[], tuple[dict[str, Any], Sequence[RegionId]]],
+        report: Callable[[], NodeReport],
         on_close: Callable[[Sequence[RegionId]], None] | None = None,
+        on_missing: Callable[[Sequence[RegionOpening]], None] | None = None,
         on_unknown: Callable[[], None] | None = None,
         on_superseded: Callable[[NodeSuperseded], None] | None = None,
         interval: Duration = HEARTBEAT,
     ) -> None:
-        """`report` returns what the node says of itself and the regions it has. The others are called on the thread of
-        the heartbeats: `on_close` with regions that are not placed here, `on_unknown` when the node has to register,
-        `on_superseded` when another process has its id."""
+        """`report` and the others are called on the thread of the heartbeats: `on_close` with regions that are placed
+        elsewhere, `on_missing` with those that are placed here, each time the report asked for them, `on_unknown` when
+        the node has to register, `on_superseded` when another process has its id."""
         self._client = client
         self._node = node
         self._clock = clock
         self._report = report
         self._on_close = on_close
+        self._on_missing = on_missing
         self._on_unknown = on_unknown
         self._on_superseded = on_superseded
         self._interval = interval
@@ -72,10 +73,10 @@ class Heartbeats:
 
     def beat(self) -> bool:
         """Send one heartbeat; return whether it was answered."""
-        report, regions = self._report()
+        report = self._report()
         sent_ns = self._clock.monotonic_ns()
         try:
-            reply = self._client.heartbeat(self._node, report, regions, sent_ns=sent_ns)
+            reply = self._client.heartbeat(self._node, report, sent_ns=sent_ns)
         except NodeSuperseded as error:
             if self._on_superseded is not None:
                 self._on_superseded(error)
@@ -92,6 +93,8 @@ class Heartbeats:
         if reply.close and self._on_close is not None:
             self._on_close(reply.close)
         self.lease_from(sent_ns, reply.lease)
+        if report.asks_for_missing and self._on_missing is not None:
+            self._on_missing(reply.missing)
         return True
 
     def _run(self) -> None:
