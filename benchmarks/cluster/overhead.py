@@ -19,7 +19,7 @@ from benchmarks import Measurement
 from tests.cluster.running import Shape, running_cluster
 from tests.server_process import running
 
-HOSTS, TIMES, BODY_ROWS = 1000, 240, 5000
+HOSTS, TIMES, BODY_ROWS = 1000, 1440, 5000
 POINTS = 400
 TABLE = (
     "CREATE TABLE cpu (host STRING, ts TIMESTAMP(9) TIME INDEX, user DOUBLE, system DOUBLE, idle DOUBLE, "

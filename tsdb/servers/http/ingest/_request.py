@@ -27,7 +27,8 @@ GROUPS_AT_ONCE_MAX = 2
 GROUPS_AT_ONCE = max(1, min(GROUPS_AT_ONCE_MAX, (os.cpu_count() or 1) // 2))
 """How many groups of small requests of one protocol are worked on at the same time.
 
-Two that share two cores with the rest of the server take turns at both, and are slower than one with larger groups.
+Two that share two cores with the rest of the server take turns at both, and are slower than one with larger groups; so
+is reading a group while another one is written.
 """
 GATHERED_BYTES_MAX = 256 << 10
 """Requests up to this size are small."""
