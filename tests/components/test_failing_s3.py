@@ -133,7 +133,7 @@ def check_recovered(world: World) -> None:
         world.sql("ADMIN COMPACT_TABLE('cpu')")
         ((told,),) = world.sql("ADMIN VERIFY_TABLE('cpu')")
         assert told.startswith("ok: ")
-        assert told.endswith(", 0 damaged")
+        assert ", 0 damaged, " in told
         world.check()
         assert server.stop() == 0
     assert "Traceback" not in server.output

@@ -123,7 +123,8 @@ def test_what_is_past_its_time_to_live_leaves_the_bucket(s3_server: S3Server, tm
         assert rows(server, "SELECT count(*), max(v) FROM cpu") == [[2, 2.0]]
         rows(server, "ADMIN COMPACT_TABLE('cpu')")
         wait_until(lambda: (objects(".parquet"), objects(".idx")) == (1, 1))
-        assert rows(server, "ADMIN VERIFY_TABLE('cpu')") == [["ok: 1 files, 2 rows, 0 damaged"]]
+        ((told,),) = rows(server, "ADMIN VERIFY_TABLE('cpu')")
+        assert told.startswith("ok: 1 files, 2 rows, 0 damaged, 2 visible rows")
         assert server.stop(signal.SIGKILL) != 0
     with serving(s3_server, root, tmp_path) as server:
         assert rows(server, "SELECT count(*), max(v) FROM cpu") == [[2, 2.0]]

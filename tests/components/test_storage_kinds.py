@@ -66,9 +66,16 @@ def test_a_table_lives_through_kills_compaction_and_deletion(kind: str, tmp_path
             total = HOSTS * (ROUNDS + 1)
             assert rows(server, COUNTED) == [[total, sum(range(HOSTS)) * (ROUNDS + 1), HOSTS]]
             rows(server, "ADMIN FLUSH_TABLE('cpu')")
+            ((before,),) = rows(server, "ADMIN VERIFY_TABLE('cpu')")
             rows(server, "ADMIN COMPACT_TABLE('cpu')")
             assert rows(server, "SELECT count(*) FROM information_schema.ssts_manifest") == [[1]]
-            assert rows(server, "ADMIN VERIFY_TABLE('cpu')") == [[f"ok: 1 files, {total} rows, 0 damaged"]]
+            ((after,),) = rows(server, "ADMIN VERIFY_TABLE('cpu')")
+            content = f"{total} rows, 0 damaged, {total} visible rows with checksum "
+            assert (before.partition(content)[0], after.partition(content)[0]) == (
+                f"ok: {ROUNDS + 1} files, ",
+                "ok: 1 files, ",
+            )
+            assert before.partition(content)[2] == after.partition(content)[2] != ""
             assert rows(server, "DELETE FROM cpu WHERE host = 'h7'") == ROUNDS + 1
             rows(server, "ADMIN FLUSH_TABLE('cpu')")
             assert server.stop(signal.SIGKILL) != 0

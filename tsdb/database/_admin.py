@@ -168,6 +168,12 @@ def _format_verified(found: Sequence[VerifiedFiles]) -> str:
     parts = [f"{files} files", f"{rows} rows", f"{len(damaged)} damaged"]
     if released:
         parts.append(f"{released} released from quarantine")
+    seen = [
+        (one.visible_rows, one.checksum) for one in found if one.visible_rows is not None and one.checksum is not None
+    ]
+    if len(seen) == len(found):
+        checksum = sum(each for _, each in seen) % (1 << 64)
+        parts.append(f"{sum(rows for rows, _ in seen)} visible rows with checksum {checksum:016x}")
     lines = [f"{path}: {reason}" for path, reason in damaged]
     lines += [f"index of {path}: {reason}" for path, reason in indexes]
     if len(lines) > _SHOWN_MAX:

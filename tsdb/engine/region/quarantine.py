@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tsdb.engine.errors import StorageUnavailable, damage_of
 from tsdb.engine.manifest import Edit, data_path
 from tsdb.engine.region.background import Priority
+from tsdb.engine.region.content import content_of
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.job import pass_error, refuse, run_job
 from tsdb.engine.region.region import Region
@@ -53,6 +54,10 @@ class VerifiedFiles:
     """The same of data files that are whole and whose index is not: queries of them are slower."""
     released: int = 0
     """How many files were quarantined and are not any more."""
+    visible_rows: int | None = None
+    """How many rows queries see, and a checksum of them (`content.py`); None if not all files were verified, or one is
+    damaged."""
+    checksum: int | None = None
 
 
 def start_verify(
@@ -66,16 +71,14 @@ def start_verify(
     def finish(found: tuple[VerifiedFiles, list[str]]) -> None:
         verified, whole = found
         released = release(context, region, whole)
-        done.set_result(
-            VerifiedFiles(verified.files, verified.rows, verified.damaged, verified.index_damaged, released)
-        )
+        done.set_result(replace(verified, released=released))
 
     fail = partial(refuse, [done])
     run_job(
         context,
         region,
         Priority.REQUESTED if is_requested else Priority.COMPACT,
-        partial(_verify, context, region, handles),
+        partial(_verify, context, region, handles, is_whole=not is_quarantined),
         finish=finish,
         fail=fail,
         lose=fail,
@@ -83,7 +86,9 @@ def start_verify(
     return done
 
 
-def _verify(context: EngineContext, region: Region, handles: Sequence[FileHandle]) -> tuple[VerifiedFiles, list[str]]:
+def _verify(
+    context: EngineContext, region: Region, handles: Sequence[FileHandle], *, is_whole: bool
+) -> tuple[VerifiedFiles, list[str]]:
     """Verify files; return what was found, and which of them are whole. On a background thread."""
     whole, rows = [], 0
     damaged: list[tuple[str, str]] = []
@@ -103,7 +108,11 @@ def _verify(context: EngineContext, region: Region, handles: Sequence[FileHandle
         rows += handle.meta.rows
         if index_reason is not None:
             index_damaged.append((path, index_reason))
-    return VerifiedFiles(len(handles), rows, tuple(damaged), tuple(index_damaged)), whole
+    found = VerifiedFiles(len(handles), rows, tuple(damaged), tuple(index_damaged))
+    if is_whole and not damaged and not region.quarantined:
+        content = content_of(context, region, check)
+        found = replace(found, visible_rows=content.rows, checksum=content.checksum)
+    return found, whole
 
 
 def _check(context: EngineContext, region: Region) -> None:

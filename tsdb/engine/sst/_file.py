@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.rows.cache import Caches
@@ -56,6 +57,12 @@ class DataFile:
         self._content = FileContent(meta, store, directory, on_damage)
         self._caches = caches
         self._cached = Cached(caches)
+
+    def with_caches(self, caches: Caches) -> DataFile:
+        """Return the same file, of which nothing is taken from other caches or left in them."""
+        file = copy(self)
+        file._caches, file._cached = caches, Cached(caches)
+        return file
 
     @property
     def directory(self) -> str:
