@@ -322,6 +322,7 @@ class RegionModel(RuleBasedStateMachine):
         kinds = {column.name: column.type for column in schema.fields}
         self.model = Model(options, tags, kinds, self.clock, schema.ticks_per_second)
         self.added = self.steps = 0
+        self.checksums: dict[str, int | None] = {}
         self.ids = SeededIds(0)
         self.engine = self.open()
         create(self.engine, schema, options)
@@ -579,6 +580,11 @@ class RegionModel(RuleBasedStateMachine):
         assert not verified.damaged
         assert not verified.index_damaged
         assert verified.files == len(self.engine.files(REGION))
+        visible = self.model.visible()
+        assert verified.visible_rows == len(visible)
+        # The same rows have the same checksum, in whichever files they are.
+        content = str((self.model.kinds, comparable(visible)))
+        assert self.checksums.setdefault(content, verified.checksum) == verified.checksum
 
     @invariant()
     def one_value_is_found_by_every_index(self) -> None:
