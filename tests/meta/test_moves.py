@@ -119,8 +119,10 @@ class EndingKv(MemoryKv):
     def __init__(self) -> None:
         super().__init__()
         self.left: int | None = None
+        self.changes = 0
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[Any]) -> bool:
+        self.changes += 1
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
@@ -206,6 +208,31 @@ def test_the_regions_of_a_lost_node_go_to_others_with_the_rows_of_its_log() -> N
     (kept,) = load_records(world.kv).ended
     assert [move.state for move in kept.regions] == [MoveState.DONE] * REGIONS
     assert openings_of(world.kv, 1) == []
+
+
+def test_a_migration_that_is_given_up_says_what_its_node_may_lack() -> None:
+    changes = 0
+    # The second time, the leader is lost before the last change, and the next one finds that it was given up.
+    for ends_early in (False, True):
+        world = MovingWorld(log=LogKind.LOCAL)
+        world.datanodes.lost.add(3)
+        region = world.table.region_ids[1]
+        record = world.moves().plan_migration(region, 1, 3)
+        before = world.kv.changes
+        if ends_early:
+            world.kv.left = changes - 1
+            with pytest.raises(LeadershipLost):
+                world.moves().run(record)
+            assert load_records(world.kv).ended == []
+            world.kv.left = None
+        world.moves().run(record)
+        changes = world.kv.changes - before
+        assert world.places() == [1, 1, 1]
+        (ended,) = load_records(world.kv).ended
+        (move,) = ended.regions
+        assert (move.state, move.lost_from_entry) == (MoveState.FAILED, 11)
+        assert open_losses(world.kv, 1) == [(region, all_places(world.kv)[region].epoch)]
+        assert world.datanodes.open[1][region] == move.epoch
 
 
 def test_a_migration_flushes_before_the_region_leaves() -> None:

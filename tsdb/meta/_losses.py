@@ -45,8 +45,9 @@ def reported_entries(nodes: NodeRegistry, node_id: int) -> dict[RegionId, int]:
 
 
 def note_losses(calls: TakeoverCalls, peer: Peer, from_node: int, moves: Iterable[RegionMove]) -> list[RegionMove]:
-    """Note, of regions that are moved, from where on rows may be missing."""
-    done = [move for move in moves if move.state is MoveState.DONE and move.epoch is not None]
+    """Note, of regions that are moved or stay with their node, from where on rows may be missing."""
+    ended = (MoveState.DONE, MoveState.FAILED)
+    done = [move for move in moves if move.state in ended and move.epoch is not None]
     try:
         found = calls.takeovers(peer, [move.region_id for move in done]) if done else {}
     except Exception as error:  # noqa: BLE001 - the regions are moved, whatever is known of their losses

@@ -414,29 +414,34 @@ class RegionMoves:
         """Give up what is left, and keep the record."""
         given_up = []
         for move in record.left:
-            self._give_up(record, move.region_id)
+            epoch = self._give_up(record, move)
             _NOT_MOVED.labels("failover" if record.is_failover else "migration").inc()
-            given_up.append(replace(move, state=MoveState.FAILED, ended_ms=self._now_ms()))
+            given_up.append(replace(move, epoch=epoch, state=MoveState.FAILED, ended_ms=self._now_ms()))
+        given_up = self._with_losses(record, record.from_node, given_up)
         record = self._save(record.with_moves(given_up).ended(self._now_ms()))
         log = _log.info if record.state in (MoveState.DONE, MoveState.CANCELLED) else _log.error
         log("regions were moved", node=record.from_node, reason=record.reason, state=record.state.value)
         return record
 
-    def _give_up(self, record: MoveRecord, region_id: RegionId) -> None:
-        """Let the region stay with its node, under an epoch that no attempt has used."""
+    def _give_up(self, record: MoveRecord, move: RegionMove) -> int | None:
+        """Let the region stay with its node, under an epoch that no attempt has used; return that if it is open."""
+        region_id = move.region_id
         place = self._place(region_id)
-        if place is None or place.node_id != record.from_node or not place.is_moving:
-            return
-        kept = RegionPlace(record.from_node, place.epoch + 1)
-        if not self._change_place(region_id, place, kept):
-            return
         peer = self._peer(record.from_node) if record.from_node in self._nodes.live_datanodes() else None
+        if place is None or place.node_id != record.from_node:
+            return None
+        if not place.is_moving:
+            # If there was an attempt, an earlier leader has given it up.
+            return place.epoch if peer is not None and move.epoch is not None and move.epoch < place.epoch else None
+        kept = RegionPlace(record.from_node, place.epoch + 1)
         directory = directories_of_all(self._kv, [region_id]).get(region_id)
-        if peer is not None and directory is not None:
-            # Rows that only its disk has are with those to be handed in, if it was started meanwhile.
-            lacks_rows = may_lack_rows(self._nodes, record.from_node)
-            logs = (record.from_node,) if lacks_rows else ()
-            self._reopen(peer, RegionOpening(region_id, directory, kept.epoch, logs, lacks_rows))
+        if not self._change_place(region_id, place, kept) or peer is None or directory is None:
+            return None
+        # Rows that only its disk has are with those to be handed in, if it was started meanwhile.
+        lacks_rows = may_lack_rows(self._nodes, record.from_node)
+        logs = (record.from_node,) if lacks_rows else ()
+        self._reopen(peer, RegionOpening(region_id, directory, kept.epoch, logs, lacks_rows))
+        return kept.epoch
 
     def _reopen(self, peer: Peer, opening: RegionOpening) -> None:
         """Have a live node open a region that stays with it; an error if it is not known whether it did."""
