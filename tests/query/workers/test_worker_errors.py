@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tsdb.clock import ManualClock
-from tsdb.errors import DeadlineExceeded
+from tsdb.errors import Cancelled, DeadlineExceeded
 from tsdb.processes.messages import MessageKind, packed_error, unpacked_error
 from tsdb.query.errors import QueryPanic
 from tsdb.query.lifetime import QueryLife
@@ -48,3 +48,16 @@ def test_an_error_that_arrives_after_the_deadline_is_the_deadline(monkeypatch: p
     monkeypatch.setattr(_records, "receive", receive)
     with ours, theirs, pytest.raises(DeadlineExceeded):
         Lease(pool, QueryLife(clock, Duration.parse("1s")), tables).receive()
+
+
+def test_a_scan_that_ends_with_the_query_does_not_hide_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regions of other nodes are let go of as soon as the query is over; what reads them then was cancelled."""
+    life = QueryLife(ManualClock(), None)
+    ours, theirs = socket.socketpair()
+    worker: Any = SimpleNamespace(control=ours, service=SimpleNamespace(tables=None))
+    pool: Any = SimpleNamespace(take=lambda _: worker, give_back=lambda _: None)
+    tables: Any = SimpleNamespace(close=lambda: life.fail(Cancelled("the query was cancelled")))
+    failed = MessageKind.ERROR, pa.py_buffer(pickle.dumps(packed_error(QueryPanic("it failed"))))
+    monkeypatch.setattr(_records, "receive", lambda _: failed)
+    with ours, theirs:
+        assert Lease(pool, life, tables).receive() == failed

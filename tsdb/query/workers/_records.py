@@ -56,11 +56,13 @@ class Lease:
             raise self._life.expired() from None
         except (Gone, OSError):
             raise self._gone() from None
+        # The end of the query ends scans, which then fail.
+        failure = self._life.failure
         if kind in (MessageKind.END, MessageKind.ERROR):
             self.end(is_done=True)
         if kind is MessageKind.ERROR:
-            if isinstance(self._life.failure, TsdbError):
-                raise self._life.failure
+            if isinstance(failure, TsdbError):
+                raise failure
             self._life.check()
         return kind, body
 
