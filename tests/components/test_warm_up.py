@@ -24,6 +24,7 @@ from tsdb.components._warm_up import (
     warm_up,
 )
 from tsdb.query import Channel, RecentStatement, Session
+from tsdb.servers._inline import InlineLimits
 from tsdb.sql.statements import Dialect
 
 HOSTS = "SELECT host, max(v) AS v FROM cpu WHERE ts >= {} GROUP BY host ORDER BY host"
@@ -71,6 +72,10 @@ def test_what_was_asked_last_is_decoded_before_it_is_asked_again(home: Path) -> 
     assert run(local, HOSTS.format(2)) == [{"host": "a", "v": 3.0}, {"host": "b", "v": 2.0}]
     assert run(local, VECTORS) == before
     local.close()
+
+
+def test_a_statement_is_asked_as_often_as_it_takes_to_run_inline() -> None:
+    assert 1 + InlineLimits().runs_min == ROUNDS
 
 
 def test_a_statement_is_asked_in_the_session_that_it_came_from(home: Path) -> None:

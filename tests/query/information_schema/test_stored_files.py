@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsdb
+from tests.storage import local_files_only
+
+pytestmark = local_files_only
 
 WITHOUT_FILES = {"sst_num": 0, "sst_size": 0, "index_size": 0}
 REGION_ROWS = [2, 1]
