@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 
 from tsdb.clock import Clock
 from tsdb.engine.errors import RegionBusy
@@ -40,11 +39,8 @@ class MissingRegions:
         self._thread: threading.Thread | None = None
         self._pause = _PAUSE_MIN
         self._not_before_ns = 0
-        self._numbers = count(1)
-        self._sent = 0
-        """The number of the last heartbeat that asked."""
-        self._closed: dict[RegionId, int] = {}
-        """Regions that were to be closed, each with a number that is larger than those of heartbeats before it."""
+        self._closed: set[RegionId] = set()
+        """Regions that were to be closed since the last heartbeat that asked."""
         self._opening: frozenset[RegionId] = frozenset()
         self._changed = threading.Condition()
 
@@ -53,7 +49,8 @@ class MissingRegions:
         is_opening = self._thread is not None and self._thread.is_alive()
         if is_opening or self._clock.monotonic_ns() < self._not_before_ns:
             return False
-        self._sent = next(self._numbers)
+        with self._changed:
+            self._closed.clear()
         return True
 
     def take(self, openings: Sequence[RegionOpening]) -> None:
@@ -72,8 +69,7 @@ class MissingRegions:
     def open(self, wanted: Sequence[RegionOpening]) -> None:
         """Try to open regions, but for those that were to be closed since the last heartbeat that asked."""
         with self._changed:
-            wanted = [each for each in wanted if self._closed.get(each.region_id, 0) < self._sent]
-            self._closed = {region: number for region, number in self._closed.items() if number > self._sent}
+            wanted = [each for each in wanted if each.region_id not in self._closed]
             self._opening = frozenset(each.region_id for each in wanted)
         try:
             results = self._open_regions(wanted) if wanted else {}
@@ -92,6 +88,6 @@ class MissingRegions:
     def note_close(self, region_id: RegionId, timeout: Duration) -> None:
         """Note that a region is about to be closed; RegionBusy if it is being opened for so long."""
         with self._changed:
-            self._closed[region_id] = next(self._numbers)
+            self._closed.add(region_id)
             if not self._changed.wait_for(lambda: region_id not in self._opening, timeout.seconds):
                 raise RegionBusy("the region is being opened", region_id=region_id)
