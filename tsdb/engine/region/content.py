@@ -23,6 +23,8 @@ from tsdb.model import hash_tags
 
 _META_BYTES = 64 << 20
 """For footers and series blocks, which are read again and again; rows are read once, past the caches."""
+_BATCH_BYTES_MAX = 64 << 20
+"""What the rows may take that are held at a time."""
 _MODULUS = 1 << 64
 
 
@@ -55,7 +57,7 @@ def _read(snapshot: Snapshot, check: Callable[[], None]) -> Content:
     plan = plan_scan(snapshot, make_filter(snapshot.schema, None), ScanStatistics())
     rows = checksum = 0
     for partition in partition_scan(plan, 1):
-        for batch in partition.batches(projection, memory_bytes_max=snapshot.memory_bytes_max):
+        for batch in partition.batches(projection, memory_bytes_max=_BATCH_BYTES_MAX):
             check()
             hashes, _ = hash_tags(batch.columns, batch.schema.names, batch.num_rows)
             rows += batch.num_rows
