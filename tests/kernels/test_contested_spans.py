@@ -56,12 +56,27 @@ def test_what_two_sources_may_have_is_contested(parts: list[Part]) -> None:
             if both := set(one[series]) & set(other[series]):
                 shared.setdefault(series, set()).update(both)
     found = find(parts)
-    assert (found is None) == (not shared)
+    times = {} if found is None else found[1]
+    assert times == within_hulls(parts)
+    assert all(times[series] >= shared[series] for series in shared)
     if found is not None:
-        count, times = found
-        assert count == len(set().union(*(spans for spans, _ in parts)))
-        assert times.keys() == shared.keys()
-        assert all(times[series] >= shared[series] for series in shared)
+        assert found[0] == len(set().union(*(spans for spans, _ in parts)))
+
+
+def within_hulls(parts: list[Part]) -> dict[int, set[int]]:
+    """Return the times of each series that are between the first and the last one of earlier sources."""
+    hulls: dict[int, set[int]] = {}
+    contested: dict[int, set[int]] = {}
+    for part in parts:
+        for series, span in clipped(part):
+            if not span:
+                continue
+            hull = hulls.get(series, set())
+            if both := set(span) & hull:
+                contested.setdefault(series, set()).update(both)
+            everything = {*span, *hull}
+            hulls[series] = set(range(min(everything), max(everything) + 1))
+    return contested
 
 
 def test_spans_are_compared_with_the_hull_of_all_earlier_ones() -> None:
