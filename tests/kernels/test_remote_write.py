@@ -274,6 +274,21 @@ def test_a_series_whose_labels_begin_like_those_of_the_expected_one_is_another()
         assert [row[1] for row in read_rows(parser.parse(behind, version=1))] == [{}, {"a": "1", "b": "2"}]
 
 
+def test_series_with_labels_of_any_length_are_found_again() -> None:
+    parser = make_parser(bytes_max=1 << 30)
+    labels = [{"a": f"{number}" * length} for number in range(3) for length in (1, 300, 100_000, 400_000)]
+    bodies = [
+        write_request([([("__name__", "m"), *each.items()], [(1, 1.0)])]).SerializeToString() for each in labels
+    ]
+    for parts in (bodies, bodies[::-1], [b"".join(bodies)]):
+        for part in parts:
+            parser.parse(part, version=1)
+    batch = parser.parse(b"".join(bodies), version=1)
+    assert parser.size()[0] == len(labels)
+    assert pa.array(batch.series).to_pylist() == list(range(len(labels)))
+    assert [found for _, found, _, _ in read_rows(batch)] == labels
+
+
 def test_labels_behind_samples_belong_to_their_series() -> None:
     first = write_request([([("__name__", "m")], [(1, 1.0)])]).timeseries[0].SerializeToString()
     second = write_request([([("a", "b" * 300)], [(2, 2.0)])]).timeseries[0].SerializeToString()

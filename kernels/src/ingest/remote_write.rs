@@ -32,7 +32,7 @@ use request::{Columns, Entry, Family, Metadata, read_v1, read_v2};
 use table::{NO_KEY, SeriesTable, Trail};
 
 /// A reader of one version.
-type Read = fn(&[u8], &mut Trail<'_>) -> Result<Columns, Malformed>;
+type Read = fn(&[u8], &mut Columns, &mut Trail<'_>) -> Result<(), Malformed>;
 
 /// An entry whose series is not known yet, a slot without a series; numbers stay below it.
 const FREE: u32 = u32::MAX;
@@ -74,14 +74,18 @@ impl RemoteWriteParser {
             2 => read_v2,
             _ => return Err(PyValueError::new_err(format!("there is no version {version}"))),
         };
-        Ok(py.detach(|| self.0.parse(&body, read))?)
+        Ok(py.detach(|| self.0.parse(|columns, trail| read(&body, columns, trail)))?)
     }
 
     /// Reads the messages of requests of version 1, each a snappy block, as one. None if one of them cannot be read
     /// that way: it may be compressed otherwise, too large (`bytes_max` is for all) or malformed.
     #[pyo3(signature = (bodies, *, bytes_max))]
     fn read(&self, py: Python<'_>, bodies: Vec<PyBackedBytes>, bytes_max: usize) -> Option<RemoteWriteBatch> {
-        py.detach(|| self.0.read(&bodies, bytes_max))
+        let read = |columns: &mut Columns, trail: &mut Trail<'_>| {
+            unpacked::each(&bodies, bytes_max, |message| read_v1(message, columns, trail).ok())
+                .ok_or_else(|| Malformed("a body has to be read alone".into()))
+        };
+        py.detach(|| self.0.parse(read)).ok()
     }
 
     /// How many names of series are kept, and about how many bytes they take.
@@ -93,25 +97,24 @@ impl RemoteWriteParser {
 }
 
 impl Parser {
-    /// See `RemoteWriteParser::read`.
-    fn read(&self, bodies: &[PyBackedBytes], bytes_max: usize) -> Option<RemoteWriteBatch> {
-        unpacked::with(bodies, bytes_max, |message| self.parse(message, read_v1).ok())
-    }
-
-    /// Reads a message and finds the numbers of its series.
-    fn parse(&self, message: &[u8], read: Read) -> Result<RemoteWriteBatch, Malformed> {
+    /// Reads into columns and finds the numbers of their series.
+    fn parse(
+        &self,
+        read: impl FnOnce(&mut Columns, &mut Trail<'_>) -> Result<(), Malformed>,
+    ) -> Result<RemoteWriteBatch, Malformed> {
         let generation = self.generation();
-        let (columns, known) = {
+        let mut columns = Columns::default();
+        let known = {
             let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
-            let columns = read(message, &mut Trail::new(&table))?;
+            read(&mut columns, &mut Trail::new(&table))?;
             let known = columns.entries.iter().all(|entry| entry.number != NO_KEY);
             let numbers = || columns.entries.iter().map(|entry| table.series_of(entry.number)).collect();
             let known: Option<Vec<u32>> = known.then(numbers);
-            (columns, known)
+            known
         };
         let numbers = match known {
             Some(numbers) => numbers,
-            None => intern(&generation, &columns, message, self.is_strict)?,
+            None => intern(&generation, &columns, self.is_strict)?,
         };
         Ok(RemoteWriteBatch::new(columns, numbers, generation))
     }
@@ -131,16 +134,11 @@ impl Parser {
 }
 
 /// The number of each entry's series; those that are not known become so.
-fn intern(
-    generation: &Generation,
-    columns: &Columns,
-    body: &[u8],
-    is_strict: bool,
-) -> Result<Vec<u32>, Malformed> {
+fn intern(generation: &Generation, columns: &Columns, is_strict: bool) -> Result<Vec<u32>, Malformed> {
     let mut table = generation.table.write().unwrap_or_else(PoisonError::into_inner);
     let mut number = |entry: &Entry| {
         let key = match entry.number {
-            NO_KEY => table.intern(columns.key(entry, body), is_strict)?,
+            NO_KEY => table.intern(columns.key(entry), is_strict)?,
             key => key,
         };
         Ok(table.series_of(key))

@@ -148,9 +148,9 @@ pub fn read_varint(bytes: &[u8]) -> Result<(u64, usize), Malformed> {
     read_any_varint(bytes)
 }
 
-/// A varint of up to eight bytes, all of them at once.
+/// A varint of up to eight bytes, all of them at once, and how many it takes.
 #[inline(always)]
-fn read_short_varint(word: u64) -> Option<(u64, usize)> {
+pub fn read_short_varint(word: u64) -> Option<(u64, usize)> {
     let last = (!word & 0x8080_8080_8080_8080).trailing_zeros();
     if last == u64::BITS {
         return None;

@@ -1,11 +1,12 @@
 //! A request of either version, read into columns; its series still as the bytes of their labels.
 //!
 //! An entry is one message `TimeSeries`. Its key is what `TimeSeries` of version 1 would have for its labels: fields
-//! `Label` of number 1, in the order in which they came. Version 1 mostly has them as one stretch, which is then
-//! borrowed; version 2 names strings by number, and its keys are put together in one buffer.
+//! `Label` of number 1, in the order in which they came. Version 1 mostly has them as one stretch; version 2 names
+//! strings by number, and its keys are put together.
 //!
 //! Series that are known are found on the way (`Trail`). Most entries begin with the key that is expected next: then
-//! their labels are not looked at one by one.
+//! their labels are not looked at one by one. Keys that are not known are kept, so that nothing is left of a message
+//! that has been read.
 //!
 //! Exemplars and what is not known are skipped.
 
@@ -15,7 +16,7 @@ use crate::ingest::remote_write::histogram;
 use crate::ingest::remote_write::names::{name_v1, name_v2};
 use crate::ingest::remote_write::table::{NO_KEY, Trail};
 use crate::wire::protobuf::{
-    Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, read_varint, varint_length,
+    Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, read_short_varint, varint_length,
 };
 
 /// How many descriptions of metrics are read of one request; further ones are skipped, as senders repeat them.
@@ -24,29 +25,16 @@ const METADATA_MAX: usize = 100_000;
 /// Nobody's series takes less; by this and the first one it is told how many there may be.
 const ENTRY_BYTES_MIN: usize = 64;
 
-/// Where the key of an entry is.
-#[derive(Clone, Debug)]
-pub enum Key {
-    Body(Range<usize>),
-    Made(Range<usize>),
-}
-
 /// One `TimeSeries`: the rows it has.
 pub struct Entry {
-    pub key: Key,
-    /// The number of that key, `NO_KEY` if it is not known yet.
+    /// The number of its key, `NO_KEY` if it is not known yet.
     pub number: u32,
+    /// Where a key that is not known is in `Columns::keys`.
+    key: Range<usize>,
     /// Which of the request's entries it is, from 0.
     pub place: u32,
     pub samples: u32,
     pub histograms: u32,
-}
-
-impl Entry {
-    /// One without rows.
-    fn new(key: Key, number: u32, place: u32) -> Self {
-        Self { key, number, place, samples: 0, histograms: 0 }
-    }
 }
 
 /// What is known of a metric.
@@ -63,6 +51,13 @@ pub enum Family {
     Entry(usize),
 }
 
+/// How much there is of what an entry adds to.
+struct Lengths {
+    samples: usize,
+    histograms: usize,
+    keys: usize,
+}
+
 #[derive(Default)]
 pub struct Columns {
     pub entries: Vec<Entry>,
@@ -71,36 +66,33 @@ pub struct Columns {
     pub histogram_times: Vec<i64>,
     pub histograms: Vec<Vec<u8>>,
     pub metadata: Vec<Metadata>,
-    /// Keys that are no stretch of the body.
-    pub made: Vec<u8>,
+    /// The keys that are not known.
+    keys: Vec<u8>,
     /// How many `TimeSeries` there were, those without rows included.
-    pub places: u32,
+    places: u32,
 }
 
 impl Columns {
-    pub fn key<'a>(&'a self, entry: &Entry, body: &'a [u8]) -> &'a [u8] {
-        match &entry.key {
-            Key::Body(range) => &body[range.clone()],
-            Key::Made(range) => &self.made[range.clone()],
-        }
+    /// The key of an entry, if it is not known.
+    pub fn key(&self, entry: &Entry) -> &[u8] {
+        &self.keys[entry.key.clone()]
     }
 }
 
-/// Reads `prometheus.WriteRequest`.
-pub fn read_v1(body: &[u8], trail: &mut Trail<'_>) -> Result<Columns, Malformed> {
-    let mut columns = Columns::default();
+/// Reads `prometheus.WriteRequest` into columns, which may have rows of others.
+pub fn read_v1(body: &[u8], columns: &mut Columns, trail: &mut Trail<'_>) -> Result<(), Malformed> {
     let mut fields = Fields::of(body);
+    if let Some(first) = usual_series(body, fields.position()) {
+        columns.reserve(body.len() / first.len().max(ENTRY_BYTES_MIN) + 1);
+    }
     loop {
         while let Some(range) = usual_series(body, fields.position()) {
             fields = Fields::at(body, range.end);
-            columns.entry_v1(body, range, trail)?;
+            columns.entry_v1(&body[range], trail)?;
         }
         match fields.next()? {
-            None => return Ok(columns),
-            Some((1, value)) => {
-                let length = value.bytes("a series")?.len();
-                columns.entry_v1(body, fields.position() - length..fields.position(), trail)?;
-            }
+            None => return Ok(()),
+            Some((1, value)) => columns.entry_v1(value.bytes("a series")?, trail)?,
             Some((3, value)) => {
                 let message = value.bytes("metadata")?;
                 if columns.metadata.len() < METADATA_MAX {
@@ -124,10 +116,9 @@ fn usual_series(body: &[u8], at: usize) -> Option<Range<usize>> {
     (range.end <= body.len()).then_some(range)
 }
 
-/// Reads `io.prometheus.write.v2.Request`.
-pub fn read_v2(body: &[u8], trail: &mut Trail<'_>) -> Result<Columns, Malformed> {
+/// Reads `io.prometheus.write.v2.Request` into columns, which may have rows of others.
+pub fn read_v2(body: &[u8], columns: &mut Columns, trail: &mut Trail<'_>) -> Result<(), Malformed> {
     let symbols = read_symbols(body)?;
-    let mut columns = Columns::default();
     let mut fields = Fields::of(body);
     while let Some((number, value)) = fields.next()? {
         if number == 5 {
@@ -136,7 +127,7 @@ pub fn read_v2(body: &[u8], trail: &mut Trail<'_>) -> Result<Columns, Malformed>
             columns.places += 1;
         }
     }
-    Ok(columns)
+    Ok(())
 }
 
 fn read_symbols(body: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
@@ -164,35 +155,25 @@ impl Columns {
         self.values.reserve(entries);
     }
 
-    /// Reads the next message of a series, at a range of the body.
+    /// Reads the next message of a series.
     #[inline]
-    fn entry_v1(&mut self, body: &[u8], range: Range<usize>, trail: &mut Trail<'_>) -> Result<(), Malformed> {
-        if self.places == 0 {
-            self.reserve(body.len() / range.len().max(ENTRY_BYTES_MIN) + 1);
-        }
-        self.series_v1(body, range, trail).map_err(|error| self.locate(error))?;
+    fn entry_v1(&mut self, message: &[u8], trail: &mut Trail<'_>) -> Result<(), Malformed> {
+        self.series_v1(message, trail).map_err(|error| self.locate(error))?;
         self.places += 1;
         Ok(())
     }
 
-    fn series_v1(
-        &mut self,
-        body: &[u8],
-        range: Range<usize>,
-        trail: &mut Trail<'_>,
-    ) -> Result<(), Malformed> {
-        let message = &body[range.clone()];
-        let (samples, histograms) = (self.times.len(), self.histograms.len());
+    fn series_v1(&mut self, message: &[u8], trail: &mut Trail<'_>) -> Result<(), Malformed> {
+        let start = self.lengths();
         // The stretch of labels at the beginning; once labels follow something else, they are put together.
         let (mut number, mut stretch) = trail.guess(message).unwrap_or((NO_KEY, 0));
         let mut is_stretch = true;
         if number == NO_KEY {
             stretch = skip_labels(message);
         }
-        let rest = self.usual_samples(body, range.start + stretch..range.end);
-        let mut fields = Fields::at(message, rest - range.start);
-        let made = self.made.len();
-        while rest < range.end
+        let rest = self.usual_samples(message, stretch);
+        let mut fields = Fields::at(message, rest);
+        while rest < message.len()
             && let Some((field, value)) = fields.next()?
         {
             match field {
@@ -204,10 +185,10 @@ impl Columns {
                         stretch = fields.position();
                     } else {
                         if is_stretch {
-                            self.made.extend_from_slice(&message[..stretch]);
+                            self.keys.extend_from_slice(&message[..stretch]);
                             is_stretch = false;
                         }
-                        put_bytes(1, label, &mut self.made);
+                        put_bytes(1, label, &mut self.keys);
                     }
                 }
                 2 => self.sample(value.bytes("a sample")?)?,
@@ -215,12 +196,8 @@ impl Columns {
                 _ => {}
             }
         }
-        let key = if is_stretch {
-            Key::Body(range.start..range.start + stretch)
-        } else {
-            Key::Made(made..self.made.len())
-        };
-        self.end_entry(Entry::new(key, number, self.places), samples, histograms, body, trail);
+        let stretch = is_stretch.then(|| &message[..stretch]);
+        self.end_entry(start, number, stretch, trail);
         Ok(())
     }
 
@@ -230,7 +207,7 @@ impl Columns {
         symbols: &[&[u8]],
         trail: &mut Trail<'_>,
     ) -> Result<(), Malformed> {
-        let (samples, histograms) = (self.times.len(), self.histograms.len());
+        let start = self.lengths();
         let mut references = Vec::new();
         let mut metadata = None;
         let mut fields = Fields::of(message);
@@ -243,14 +220,12 @@ impl Columns {
                 _ => {}
             }
         }
-        if self.times.len() > samples && self.histograms.len() > histograms {
+        if self.times.len() > start.samples && self.histograms.len() > start.histograms {
             return malformed("it has both samples and native histograms");
         }
-        let made = self.made.len();
         self.put_labels(&references, symbols)?;
         let position = self.entries.len();
-        let entry = Entry::new(Key::Made(made..self.made.len()), NO_KEY, self.places);
-        self.end_entry(entry, samples, histograms, &[], trail);
+        self.end_entry(start, NO_KEY, None, trail);
         if let Some(message) = metadata.filter(|_| self.entries.len() > position) {
             self.metadata.extend(metadata_v2(message, symbols, position)?);
         }
@@ -265,40 +240,45 @@ impl Columns {
         for pair in references.chunks_exact(2) {
             let (name, value) = (find_symbol(pair[0], symbols)?, find_symbol(pair[1], symbols)?);
             let size = |text: &[u8]| 1 + varint_length(text.len() as u64) + text.len();
-            self.made.push(1 << 3 | 2);
-            put_varint((size(name) + size(value)) as u64, &mut self.made);
-            put_bytes(1, name, &mut self.made);
-            put_bytes(2, value, &mut self.made);
+            self.keys.push(1 << 3 | 2);
+            put_varint((size(name) + size(value)) as u64, &mut self.keys);
+            put_bytes(1, name, &mut self.keys);
+            put_bytes(2, value, &mut self.keys);
         }
         Ok(())
     }
 
-    /// Keeps an entry if it has rows, which are those behind so many samples and histograms.
-    #[inline]
-    fn end_entry(
-        &mut self,
-        mut entry: Entry,
-        samples: usize,
-        histograms: usize,
-        body: &[u8],
-        trail: &mut Trail<'_>,
-    ) {
-        entry.samples = (self.times.len() - samples) as u32;
-        entry.histograms = (self.histograms.len() - histograms) as u32;
-        if entry.samples + entry.histograms > 0 {
-            match entry.number {
-                NO_KEY => entry.number = trail.find(self.key(&entry, body)),
-                number => trail.follow(number),
-            }
-            self.entries.push(entry);
-        }
+    fn lengths(&self) -> Lengths {
+        Lengths { samples: self.times.len(), histograms: self.histograms.len(), keys: self.keys.len() }
     }
 
-    /// Takes samples as everybody writes them, as many as there are at the beginning of a range; where they end.
+    /// Keeps what came since the start of an entry, if it has rows. Its key is a stretch of the message, or what was put
+    /// together.
     #[inline]
-    fn usual_samples(&mut self, body: &[u8], range: Range<usize>) -> usize {
-        let mut at = range.start;
-        while let Some((time, value, end)) = usual_sample(body, at..range.end) {
+    fn end_entry(&mut self, start: Lengths, number: u32, stretch: Option<&[u8]>, trail: &mut Trail<'_>) {
+        let samples = (self.times.len() - start.samples) as u32;
+        let histograms = (self.histograms.len() - start.histograms) as u32;
+        if samples + histograms == 0 {
+            self.keys.truncate(start.keys);
+            return;
+        }
+        let number = match number {
+            NO_KEY => trail.find(stretch.unwrap_or(&self.keys[start.keys..])),
+            number => trail.follow(number),
+        };
+        if number != NO_KEY {
+            self.keys.truncate(start.keys);
+        } else if let Some(key) = stretch {
+            self.keys.extend_from_slice(key);
+        }
+        let key = start.keys..self.keys.len();
+        self.entries.push(Entry { number, key, place: self.places, samples, histograms });
+    }
+
+    /// Takes samples as everybody writes them, as many as there are from a place on; where they end.
+    #[inline]
+    fn usual_samples(&mut self, message: &[u8], mut at: usize) -> usize {
+        while let Some((time, value, end)) = usual_sample(message, at) {
             self.times.push(time);
             self.values.push(value);
             at = end;
@@ -347,22 +327,20 @@ fn skip_labels(message: &[u8]) -> usize {
     at
 }
 
-/// A sample as everybody writes it, first the value, then the time: as a field at the beginning of a range. Returns the
-/// end of it too.
+/// A sample as everybody writes it, first the value, then the time: as a field at a place of a message. Returns the end
+/// of it too.
 #[inline]
-fn usual_sample(body: &[u8], range: Range<usize>) -> Option<(i64, f64, usize)> {
-    let (head, time) = body.get(range.start..)?.split_first_chunk::<12>()?;
+fn usual_sample(message: &[u8], at: usize) -> Option<(i64, f64, usize)> {
+    let head = message.get(at..)?.first_chunk::<12>()?;
     let [0x12, length @ 0..0x80, 0x09, value @ .., 0x10] = head else {
         return None;
     };
-    let end = range.start + 2 + usize::from(*length);
-    // What lies behind the range is not read as part of it: the end says so.
-    let (time, length) = read_varint(time).ok()?;
-    (end <= range.end && range.start + head.len() + length == end).then_some((
-        time as i64,
-        f64::from_le_bytes(*value),
-        end,
-    ))
+    let end = at + 2 + usize::from(*length);
+    // The time is what is left, at the end of eight bytes.
+    let size = end.checked_sub(at + head.len()).filter(|size| (1..=8).contains(size))?;
+    let word = u64::from_le_bytes(*message.get(..end)?.last_chunk()?) >> (64 - 8 * size);
+    let (time, _) = read_short_varint(word).filter(|&(_, length)| length == size)?;
+    Some((time as i64, f64::from_le_bytes(*value), end))
 }
 
 /// Whether a label that ends at `end` begins where the stretch does, so that nothing else is between them.

@@ -24,43 +24,44 @@ pub fn unpack(packed: &[u8], space: &mut [u8], length: usize) -> Option<()> {
     let (mut from, mut at) = (0, 0);
     while let Some(&tag) = packed.get(from) {
         from += 1;
-        let size = usize::from(tag >> 2);
-        let (count, offset) = match tag & 3 {
-            0 => {
-                let (start, count) = literal(packed, from, size)?;
-                if count > length - at {
-                    return None;
-                }
-                match packed.get(start..start + 16) {
-                    Some(bytes) if count <= 16 => space[at..at + 16].copy_from_slice(bytes),
-                    _ => space[at..at + count].copy_from_slice(packed.get(start..start.checked_add(count)?)?),
-                }
-                (from, at) = (start + count, at + count);
-                continue;
+        if tag & 3 == 0 {
+            let (start, count) = literal(packed, from, usize::from(tag >> 2))?;
+            if count > length - at {
+                return None;
             }
-            1 => {
-                let low = usize::from(*packed.get(from)?);
-                from += 1;
-                (4 + (size & 7), (size >> 3) << 8 | low)
+            match packed.get(start..start + 16) {
+                Some(bytes) if count <= 16 => space[at..at + 16].copy_from_slice(bytes),
+                _ => space[at..at + count].copy_from_slice(packed.get(start..start.checked_add(count)?)?),
             }
-            2 => {
-                let offset = u16::from_le_bytes(*packed.get(from..)?.first_chunk()?);
-                from += 2;
-                (1 + size, offset.into())
-            }
-            _ => {
-                let offset = u32::from_le_bytes(*packed.get(from..)?.first_chunk()?);
-                from += 4;
-                (1 + size, offset as usize)
-            }
-        };
+            (from, at) = (start + count, at + count);
+            continue;
+        }
+        let (count, offset, used) = copy(tag, &packed[from..])?;
         if offset == 0 || offset > at || count > length - at {
             return None;
         }
         copy_back(space, at, offset, count);
-        at += count;
+        (from, at) = (from + used, at + count);
     }
     (at == length).then_some(())
+}
+
+/// How many bytes a copy repeats, how far back they begin, and how many bytes behind the tag say so.
+#[inline(always)]
+fn copy(tag: u8, rest: &[u8]) -> Option<(usize, usize, usize)> {
+    let size = usize::from(tag >> 2);
+    let is_short = tag & 3 == 1;
+    match rest.first_chunk() {
+        Some(&pair) if tag & 3 != 3 => {
+            let pair = usize::from(u16::from_le_bytes(pair));
+            // Which of the two comes cannot be foreseen: both are worked out and one is chosen, without a branch.
+            let count = if is_short { 4 + (size & 7) } else { 1 + size };
+            let offset = if is_short { (size >> 3) << 8 | pair & 0xff } else { pair };
+            Some((count, offset, 2 - usize::from(is_short)))
+        }
+        _ if is_short => Some((4 + (size & 7), (size >> 3) << 8 | usize::from(*rest.first()?), 1)),
+        _ => Some((1 + size, u32::from_le_bytes(*rest.first_chunk()?) as usize, 4)),
+    }
 }
 
 /// Where the bytes of a literal begin and how many they are.

@@ -6,7 +6,6 @@
 //! Senders repeat the order of their series too. So each key remembers which one came behind it, and that one is
 //! compared first (`Trail`): most series of a request are found without hashing anything.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ingest::interner::Interner;
@@ -16,8 +15,8 @@ use crate::wire::protobuf::Malformed;
 /// What comes behind a key of which that is not known, and before the first one.
 pub const NO_KEY: u32 = u32::MAX;
 
+/// What is known of a key; its bytes are in `SeriesTable::by_key`.
 struct Key {
-    bytes: Arc<[u8]>,
     series: u32,
     /// The key that came behind this one the last time.
     next: AtomicU32,
@@ -58,17 +57,13 @@ impl SeriesTable {
         let series = match self.by_identity.find(&identity) {
             Some(number) => number,
             None => {
-                let number = self.series.len() as u32;
                 self.bytes += series.bytes();
                 self.series.push(series);
-                self.by_identity.insert(&identity, number);
-                number
+                self.by_identity.insert(&identity)
             }
         };
-        let number = self.keys.len() as u32;
-        let bytes = self.by_key.insert(key, number);
-        self.keys.push(Key { bytes, series, next: AtomicU32::new(NO_KEY) });
-        Ok(number)
+        self.keys.push(Key { series, next: AtomicU32::new(NO_KEY) });
+        Ok(self.by_key.insert(key))
     }
 
     pub fn get(&self, number: u32) -> &Series {
@@ -103,21 +98,22 @@ impl<'t> Trail<'t> {
     #[inline]
     pub fn guess(&self, message: &[u8]) -> Option<(u32, usize)> {
         let number = self.table.keys.get(self.last as usize)?.next.load(Ordering::Relaxed);
-        let bytes = &*self.table.keys.get(number as usize)?.bytes;
-        message.starts_with(bytes).then_some((number, bytes.len()))
+        let key = self.table.by_key.name(number)?;
+        message.starts_with(key).then_some((number, key.len()))
     }
 
     /// Goes on to the key that was expected.
     #[inline]
-    pub fn follow(&mut self, number: u32) {
+    pub fn follow(&mut self, number: u32) -> u32 {
         self.last = number;
+        number
     }
 
     /// Goes on to a key; its number, `NO_KEY` if it is not known.
     pub fn find(&mut self, key: &[u8]) -> u32 {
         let before = self.table.keys.get(self.last as usize);
         let expected = before.map_or(NO_KEY, |before| before.next.load(Ordering::Relaxed));
-        let is_expected = self.table.keys.get(expected as usize).is_some_and(|next| *next.bytes == *key);
+        let is_expected = self.table.by_key.name(expected) == Some(key);
         self.last = match is_expected {
             true => expected,
             false => self.table.by_key.find(key).unwrap_or(NO_KEY),

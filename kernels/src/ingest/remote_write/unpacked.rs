@@ -1,4 +1,4 @@
-//! Snappy blocks unpacked one behind the other, into memory that a thread keeps for the next request.
+//! Snappy blocks unpacked one after the other, into memory that a thread keeps for the next one.
 
 use std::cell::RefCell;
 
@@ -17,41 +17,32 @@ thread_local! {
     static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls a function with what the bodies unpack to; None if they do not, or to more than `bytes_max`.
-pub fn with<R>(
+/// Calls a function with what each body unpacks to, one after the other, while that is in the caches of the processor.
+/// None once one does not unpack or the function says so; all of them unpack to `bytes_max` at most.
+pub fn each(
     bodies: &[PyBackedBytes],
     bytes_max: usize,
-    function: impl FnOnce(&[u8]) -> Option<R>,
-) -> Option<R> {
+    mut function: impl FnMut(&[u8]) -> Option<()>,
+) -> Option<()> {
+    let blocks = bodies.iter().map(|body| read_block(body)).collect::<Option<Vec<_>>>()?;
+    if blocks.iter().map(|(length, _)| length).sum::<usize>() > bytes_max {
+        return None;
+    }
     SPACE.with_borrow_mut(|space| {
-        let length = fill(bodies, bytes_max, space)?;
-        let result = function(&space[..length]);
+        let done = blocks.iter().try_for_each(|&(length, packed)| {
+            if space.len() < length + SLACK {
+                space.resize(length + SLACK, 0);
+            }
+            unpack(packed, space, length)?;
+            let message = &space[..length];
+            let is_other = message.first().is_some_and(|first| FIRST_BYTES_OF_OTHER.contains(first));
+            if is_other { None } else { function(message) }
+        });
         if space.capacity() > KEPT_BYTES_MAX {
             *space = Vec::new();
         }
-        result
+        done
     })
-}
-
-/// Fills the space; how much of it.
-fn fill(bodies: &[PyBackedBytes], bytes_max: usize, space: &mut Vec<u8>) -> Option<usize> {
-    let blocks = bodies.iter().map(|body| read_block(body)).collect::<Option<Vec<_>>>()?;
-    let total = blocks.iter().map(|(length, _)| length).sum::<usize>();
-    if total > bytes_max {
-        return None;
-    }
-    if space.len() < total + SLACK {
-        space.resize(total + SLACK, 0);
-    }
-    let mut start = 0;
-    for (length, packed) in blocks {
-        unpack(packed, &mut space[start..], length)?;
-        if length > 0 && FIRST_BYTES_OF_OTHER.contains(&space[start]) {
-            return None;
-        }
-        start += length;
-    }
-    Some(total)
 }
 
 /// What a block says of its length, if that can be, and what follows.
