@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def columns_are_what_was_acknowledged(self) -> None:
         for table in self.tables.values():
-            found, expected = self._kinds(table), {"host": "string", "ts": "timestamp(3)", **table.kinds}
+            found, expected = self._kinds(table), {"host": "text", "ts": "timestamp", **table.kinds}
             assert found == expected, self._story(f"columns of {table.name}: {found}\nnot {expected}")
 
     @invariant()

@@ -277,9 +277,7 @@ def test_a_series_whose_labels_begin_like_those_of_the_expected_one_is_another()
 def test_series_with_labels_of_any_length_are_found_again() -> None:
     parser = make_parser(bytes_max=1 << 30)
     labels = [{"a": f"{number}" * length} for number in range(3) for length in (1, 300, 100_000, 400_000)]
-    bodies = [
-        write_request([([("__name__", "m"), *each.items()], [(1, 1.0)])]).SerializeToString() for each in labels
-    ]
+    bodies = [write_request([([("__name__", "m"), *each.items()], [(1, 1.0)])]).SerializeToString() for each in labels]
     for parts in (bodies, bodies[::-1], [b"".join(bodies)]):
         for part in parts:
             parser.parse(part, version=1)
