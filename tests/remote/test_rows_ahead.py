@@ -13,7 +13,9 @@ from tests.remote.world import REGION, World, wait_until
 from tsdb.engine.reading import RowsAhead, ScanRequest
 from tsdb.errors import Busy
 from tsdb.remote import _serve_rows
+from tsdb.remote._errors import lower_error
 from tsdb.remote._link import CallStream, Link
+from tsdb.remote._serve_calls import CallsEnd
 from tsdb.units import Duration
 
 ROWS = [{"host": f"h{at % 5}", "ts": at, "a": float(at)} for at in range(100)]
@@ -106,6 +108,45 @@ def test_an_error_before_the_first_row_is_that_of_the_plan(world: World, monkeyp
         reader.plan_scan(None, AHEAD)
     reader.release()
     wait_until(lambda: len(world.server.readers) == 0)
+
+
+def test_a_query_that_ends_while_its_datanode_stands_still_leaves_nothing_on_its_stream(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = CallsEnd._send
+
+    def send_and_wait(self: CallsEnd, call: Any, lowered: Any, also: dict[str, Any] | None = None) -> None:
+        send(self, call, lowered, also)
+        if also is not None and "reader" in also:
+            # The client has read everything and says on another stream that it does not need the reader any more.
+            self._readers.release(also["reader"], self._session)
+
+    monkeypatch.setattr(CallsEnd, "_send", send_and_wait)
+    world.put(ROWS)
+    for column in ["a", "host", "a", "ts", "host"]:
+        reader = world.regions.open_reader(REGION)
+        planned = reader.plan_scan(None, RowsAhead([column], [column]))
+        (batch,) = reader.scan(ScanRequest(planned.number, 0, [column]))
+        assert (batch.schema.names, batch.num_rows) == ([column], 100)
+        reader.release()
+
+
+def test_what_still_arrives_of_an_earlier_request_is_ignored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = CallsEnd._answer
+
+    def answer_and_fail(self: CallsEnd, head: dict[str, Any], buffers: Any) -> None:
+        answer(self, head, buffers)
+        self._tell({"error": lower_error(Busy("too late"))})
+
+    monkeypatch.setattr(CallsEnd, "_answer", answer_and_fail)
+    world.put(ROWS)
+    for column in ["a", "host", "ts"]:
+        reader = world.regions.open_reader(REGION)
+        planned = reader.plan_scan(None, RowsAhead([column], [column]))
+        (batch,) = reader.scan(ScanRequest(planned.number, 0, [column]))
+        assert (batch.schema.names, batch.num_rows) == ([column], 100)
+        assert world.regions.stat(REGION).memtable_rows == 100
+        reader.release()
 
 
 def test_rows_that_nobody_reads_free_their_stream(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

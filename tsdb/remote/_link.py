@@ -45,10 +45,12 @@ _CONNECT_OPTION = "grpc.min_reconnect_backoff_ms"
 class CallStream:
     """A stream of calls: one at a time."""
 
-    __slots__ = ("_link", "is_fresh", "stream")
+    __slots__ = ("_link", "_number", "is_fresh", "stream")
 
     def __init__(self, link: Link, stream: ClientStream) -> None:
         self._link = link
+        self._number = 0
+        """Of the request that was sent last."""
         self.stream = stream
         self.is_fresh = True
         """Nothing was asked on it yet: if it breaks, the datanode is gone, and not just an old connection."""
@@ -56,16 +58,23 @@ class CallStream:
     def ask(self, head: dict[str, Any], buffers: list[Part], give_up_ns: int) -> None:
         """Send a request; one of `BROKEN` if that fails."""
         self.stream.give_up_ns = give_up_ns
-        released = self._link.take_released()
-        self.stream.send({**head, "released": released} if released else head, buffers)
+        self._number += 1
+        numbered = {**head, "call": self._number}
+        if released := self._link.take_released():
+            numbered["released"] = released
+        self.stream.send(numbered, buffers)
 
     def answer(self, place: Place | None = None) -> tuple[dict[str, Any], list[pa.Buffer]]:
-        """Wait for the next message; one of `BROKEN` if there is none.
+        """Wait for the next message of the last request; one of `BROKEN` if there is none.
 
         `place` is that of the step for which a thread waits that runs none itself.
         """
         with self._link.waits.waiting(current_place() or place, self.stream.cancel):
-            return self.stream.receive()
+            while True:
+                head, buffers = self.stream.receive()
+                # A datanode of an earlier version does not repeat the number.
+                if head.get("call", self._number) == self._number:
+                    return head, buffers
 
 
 class Link:

@@ -1,12 +1,14 @@
 """The server's end of a stream of calls: readers, and everything that is answered at once.
 
     {"op": verb, "args": […], "left": ns, "reader": number or "open": [region, view], "released": [readers],
-     "trace": traceparent}
+     "trace": traceparent, "call": number}
         ◀─ {"ok": value, "reader": number of a reader that was opened, "sources": in how many places its rows are,
             "statistics": what the reader has counted so far}
         ◀─ {"error": …}
         ◀─ {"ask": [number of an expression, tags]}, answered by {"op": "answer"}
         ◀─ {"rows": batch} …, each answered by {"op": "more"}, and an "end" with the last one or after it
+
+Whatever is sent has the number of the request as its "call": a client does not take it for the answer to the next one.
 
 A plan for a scan whose columns are known has the first of these: shares are read one after the other then.
 
@@ -79,6 +81,8 @@ class CallsEnd:
         self._readers = readers
         self._slots = slots
         self._clock = clock
+        self._number: int | None = None
+        """Of the request that is being answered."""
 
     def run(self) -> None:
         """Answer until the client ends the stream."""
@@ -89,6 +93,7 @@ class CallsEnd:
                 self._readers.release(number, self._session)
             # The last batches of a scan are asked for before it is known that they were the last.
             if head["op"] != "more":
+                self._number = head.get("call")
                 self._answer(head, buffers)
 
     def _answer(self, head: dict[str, Any], buffers: list[pa.Buffer]) -> None:
@@ -96,13 +101,17 @@ class CallsEnd:
             with entered(continue_trace(f"datanode.{head['op']}", head.get("trace"))):
                 self._run_verb(_Call(head, buffers, self._clock))
         except _EvaluationFailed:
-            self._stream.send({"evaluation": "failed"})
+            self._tell({"evaluation": "failed"})
         except Exception as error:  # whatever went wrong, the client is told
             if self._stream.is_broken:
                 raise
             if not isinstance(error, TsdbError):
                 _log.exception("a request of another node failed", op=head.get("op"))
-            self._stream.send({"error": lower_error(error)})
+            self._tell({"error": lower_error(error)})
+
+    def _tell(self, head: dict[str, Any], buffers: list[Part] | tuple[Part, ...] = ()) -> None:
+        """Send a message that belongs to the request."""
+        self._stream.send(head if self._number is None else {**head, "call": self._number}, buffers)
 
     def _run_verb(self, call: _Call) -> None:
         op = call.op
@@ -134,17 +143,16 @@ class CallsEnd:
             reader = self._regions().open_reader(RegionId(region_id), timeout=call.timeout, view=view, check=check)
         number = self._readers.add(reader, self._session, call.timeout)
         opened.append(number)
-        try:
-            self._node.check_read()
-            with self._readers.use(number, self._session):
+        # In use until the last row is sent: the client may release it once it has read that.
+        with self._readers.use(number, self._session):
+            try:
+                self._node.check_read()
                 rows = self._read(call, reader, {"reader": number, "sources": reader.sources})
-        except BaseException:
-            # The client does not learn of its number.
-            self._readers.release(number, self._session)
-            raise
-        if rows is not None:
-            with self._readers.use(number, self._session):
-                self._send_rows(call, rows)
+            except BaseException:
+                # The client does not learn of its number.
+                self._readers.release(number, self._session)
+                raise
+            self._send_rows(call, rows)
 
     def _read(self, call: _Call, reader: RegionReader, also: dict[str, Any]) -> RowMessages | None:
         """Answer; return the rows that are still to be sent."""
@@ -184,7 +192,7 @@ class CallsEnd:
 
     def _send(self, call: _Call, lowered: tuple[Any, list[Part]], also: dict[str, Any] | None = None) -> None:
         head, buffers = lowered
-        self._stream.send({"ok": head, **(also or {})}, buffers)
+        self._tell({"ok": head, **(also or {})}, buffers)
 
     @contextmanager
     def _slot(self, call: _Call) -> Iterator[None]:
@@ -208,7 +216,7 @@ class CallsEnd:
         def evaluate(number: int, tags: pa.RecordBatch) -> pa.Array:
             head, buffers = lower_value(tags)
             with self._without_slot(call):
-                self._stream.send({"ask": [number, head]}, buffers)
+                self._tell({"ask": [number, head]}, buffers)
                 answer = self._stream.receive()
             if answer is None:
                 raise Cancelled("the client disconnected")
@@ -239,7 +247,7 @@ class CallsEnd:
                 raise Cancelled("the client disconnected")
             with self._slot(call):
                 message = rows.make()
-            self._stream.send(*message)
+            self._tell(*message)
 
 
 class _Call:

@@ -2,8 +2,8 @@
 
 A stream is a call of Arrow Flight (DoExchange) of which only the application metadata is used: a message is one buffer.
 
-    calls      client: request ─▶ … ◀─ answer; one at a time. Each request has a number; what still arrives of an
-               earlier one, such as the rest of a scan that nobody wants, is ignored
+    calls      client: request ─▶ … ◀─ answer; one at a time. Each request has a number, which its answers repeat; what
+               still arrives of an earlier one is ignored
     changes    client: request ─▶ request ─▶ … ◀─ answers, by their numbers, in any order
 
 The first message of a stream says what it is for, and the first answer that the server is ready. Until then nothing
