@@ -87,7 +87,7 @@ etcd: $(VENV)/.dev-ready ## run all tests of the metadata store and its servers,
 
 .PHONY: failures
 failures: $(VENV)/.dev-ready ## kill, stop and cut off every kind of process of a cluster while clients write and query; random statements and failures (TSDB_MACHINE_EXAMPLES)
-	TSDB_CLUSTER=all $(BIN)/pytest tests/cluster $(ARGS)
+	TSDB_CLUSTER=all TSDB_STUTTER_QUERIES=500 $(BIN)/pytest tests/cluster $(ARGS)
 
 .PHONY: through-frontend
 through-frontend: $(VENV)/.dev-ready ## run the SQL, ingestion, protocol and PromQL suites through a frontend over 3 datanodes, also with partitioned tables
