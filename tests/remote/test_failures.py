@@ -23,6 +23,7 @@ from tsdb.errors import Busy, Cancelled, DeadlineExceeded, StartError, Status
 from tsdb.model import region_id
 from tsdb.remote import NodeUnavailable, OutcomeUnknown, RegionNotOpen, RegionServer, RemoteRegions, RemoteSettings
 from tsdb.remote._message import pack, unpack
+from tsdb.remote._streams import BROKEN, ClientStream
 from tsdb.units import Duration
 
 ROWS = [{"host": "a", "ts": at, "a": 1.0} for at in range(100)]
@@ -188,6 +189,54 @@ def test_readers_that_are_released_by_several_requests_at_once_are_told_of_once(
     assert set(link.take_released()) <= {7, 8, 9}
     link._released = Taken()
     assert link.take_released() == []
+
+
+@pytest.mark.parametrize("ends", ["the query is cancelled", "its time is over"])
+def test_a_stream_that_is_given_back_while_it_is_cancelled_is_not_used_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    world.put(ROWS)
+    reader: Any = world.regions.open_reader(REGION)
+    reader.plan_scan(None)
+    link = reader._link
+    call = reader._take(link)
+    call.stream.give_up_ns = 0
+    cancel = ClientStream.cancel
+    threads: list[threading.Thread] = []
+
+    def stand_still(stream: ClientStream) -> None:
+        # The answer comes at this moment, and the thread that has waited for it gives the stream back, if it can.
+        if not threads:
+            threads.append(threading.Thread(target=reader._return, args=(link, call), kwargs={"is_read": True}))
+            threads[0].start()
+            threads[0].join(0.2)
+        cancel(stream)
+
+    monkeypatch.setattr(ClientStream, "cancel", stand_still)
+    if ends == "the query is cancelled":
+        reader.interrupt()
+    else:
+        link.tick(1)
+    threads[0].join()
+    assert not any(each.stream.is_cancelled for each in link._idle)
+    reader.release()
+    assert len(rows_of(world.regions, ["a"])) == 100
+
+
+def test_readers_that_a_request_could_not_tell_of_are_released_by_another(world: World) -> None:
+    world.put(ROWS)
+    reader: Any = world.regions.open_reader(REGION)
+    reader.plan_scan(None)
+    link, number = reader._link, reader._number
+    call = reader._take(link)
+    link.release(number)
+    call.stream.close()
+    with pytest.raises(BROKEN):
+        call.ask({"op": "statistics"}, [], 0)
+    assert list(link._released) in ([number], [])  # the thread that keeps deadlines may have told of it
+    wait_until(lambda: len(world.server.readers) == 0)
+    reader._return(link, call, is_read=False)
+    reader.release()
 
 
 def test_a_restarted_datanode_is_found_again(world: World) -> None:

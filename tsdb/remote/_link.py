@@ -60,9 +60,14 @@ class CallStream:
         self.stream.give_up_ns = give_up_ns
         self._number += 1
         numbered = {**head, "call": self._number}
-        if released := self._link.take_released():
+        released = self._link.take_released()
+        if released:
             numbered["released"] = released
-        self.stream.send(numbered, buffers)
+        try:
+            self.stream.send(numbered, buffers)
+        except BROKEN:
+            self._link.release(*released)
+            raise
 
     def answer(self, place: Place | None = None) -> tuple[dict[str, Any], list[pa.Buffer]]:
         """Wait for the next message of the last request; one of `BROKEN` if there is none.
@@ -179,9 +184,9 @@ class Link:
         self._end(call.stream)
         self._forget()
 
-    def release(self, reader: int) -> None:
-        """Have the datanode told soon that a reader is not needed any more."""
-        self._released.append(reader)
+    def release(self, *readers: int) -> None:
+        """Have the datanode told soon that readers are not needed any more."""
+        self._released.extend(readers)
 
     def take_released(self) -> list[int]:
         """Return the readers that the datanode is to be told of; other threads may take some of them meanwhile."""
@@ -194,16 +199,17 @@ class Link:
     def tick(self, now_ns: int) -> None:
         """End requests whose time is over, tell of readers that are not needed, look whether the datanode is there."""
         with self._lock:
-            late = [each for each in self._open if each.give_up_ns is not None and each.give_up_ns <= now_ns]
-        for stream in late:
-            stream.cancel()
+            # Under the lock: afterwards a stream may belong to another request.
+            for stream in self._open:
+                if stream.give_up_ns is not None and stream.give_up_ns <= now_ns:
+                    stream.cancel()
         for changes in self._all_changes():
             if changes.is_overdue(now_ns):
                 changes.close("it did not answer in time")
         if self._released and self._first is not None:
             released = self.take_released()
             if not self._first.tell({"op": "release", "released": released}):
-                self._released.extend(released)
+                self.release(*released)
         if self.is_ready and self._pulse.is_silent(self.changes, is_awaited=self._is_awaited()):
             self.close(f"it has not answered for {self._settings.silence_timeout}")
 

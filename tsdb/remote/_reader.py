@@ -189,9 +189,9 @@ class RemoteReader:
         """End what waits for the datanode: the query was cancelled."""
         with self._lock:
             self._is_over = True
-            busy = list(self._busy)
-        for stream in busy:
-            stream.cancel()
+            # Under the lock: afterwards a stream may belong to another query.
+            for stream in self._busy:
+                stream.cancel()
 
     def release(self) -> None:
         """End the query: the datanode is told with the next request. More calls do nothing."""
