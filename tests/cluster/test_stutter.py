@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from tests.cluster.running import Cluster, Node
+from tests.cluster.running import Cluster, Node, metric, wait_for
 
 HOSTS, ROWS = 40, 30
 CLIENTS = 6
@@ -120,4 +120,5 @@ def test_every_query_gets_its_own_answer(cluster: Cluster) -> None:
     with stuttering([*cluster.frontends, *cluster.datanodes.values()], seed), ThreadPoolExecutor(CLIENTS) as pool:
         answers = [pool.submit(ask, number) for number in range(CLIENTS)]
         wrong = [each for answer in answers for each in answer.result()]
+    wait_for(lambda: not any(metric(node, "tsdb_region_server_readers") for node in cluster.datanodes.values()))
     assert not wrong, f"TSDB_STUTTER_SEED={seed}: {len(wrong)} answers are wrong: {wrong[:5]}"
