@@ -235,8 +235,10 @@ def test_an_interrupt_cancels_the_statement_on_the_server(server: ServerProcess)
 def test_an_answer_that_breaks_off_is_an_error() -> None:
     def serve(listener: socket.socket) -> None:
         client, _ = listener.accept()
-        with client:
-            client.recv(65536)
+        with client, client.makefile("rb") as request:
+            headers = list(iter(request.readline, b"\r\n"))
+            length = next(int(line[15:]) for line in headers if line.lower().startswith(b"content-length:"))
+            request.read(length)  # closing with unread bytes would reset the connection
             client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n\xff\xff\xff\xff\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
