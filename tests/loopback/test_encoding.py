@@ -48,6 +48,7 @@ CONDITIONS = Conditions(
     [
         None,
         ScanRequest(3, 1, ["host", "ts"]),
+        ScanRequest(3, 1, ["host", "ts"], 5),
         CellsRun(2, TimeRange(-5, 7), 4),
         CellsRequest(CONDITIONS, RunQuery(("host", "(upper(host))"), {"(upper(host))": ComputedKey(("host",), 0)}, 60)),
         MetricView(7, (("host", pa.string()), ("n", pa.int64())), ("val",), (7, 8)),

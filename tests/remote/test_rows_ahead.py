@@ -78,6 +78,24 @@ def test_the_rows_can_be_read_again_and_with_other_columns(world: World, asked: 
     reader.release()
 
 
+def test_no_more_rows_are_sent_than_are_wanted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    lower_rows = _serve_rows.lower_rows
+    monkeypatch.setattr(
+        _serve_rows, "lower_rows", lambda batch, **how: sent.append(batch.num_rows) or lower_rows(batch, **how)
+    )
+    world.put(ROWS)
+    reader = world.regions.open_reader(REGION)
+    planned = reader.plan_scan(None, RowsAhead(["host", "a"], ["a"], 25))
+    for rows, others in ((25, []), (7, [7]), (200, [7, 100])):
+        batches = list(reader.scan(ScanRequest(planned.number, 0, ["host", "a"], rows)))
+        found = [row for batch in batches for row in batch.to_pylist()]
+        expected = sorted(({"host": row["host"], "a": row["a"]} for row in ROWS), key=lambda row: row["host"])
+        assert found == expected[:rows]
+        assert sent == [25, *others]
+    reader.release()
+
+
 @pytest.mark.parametrize("sizes", [[], [1], [1, 0, 2], [5000], [3, 5000, 3], [4000, 97, 4000], [1] * 40, [5000] * 9])
 def test_every_row_arrives_in_order(world: World, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
     give(monkeypatch, world, sizes)

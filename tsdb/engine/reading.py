@@ -100,10 +100,14 @@ class RowsAhead:
     """Of a scan that is sorted as a whole: it has one share of one segment."""
     columns_unsorted: Sequence[str]
     """Of any other one: the keys to sort it by are among them."""
+    rows: int | None = None
+    """How many rows are wanted of a scan that is sorted as a whole; None for all."""
 
-    def columns_of(self, planned: PlannedScan) -> Sequence[str]:
-        """Return what is read of a scan."""
-        return self.columns if planned.shares <= 1 and planned.segments <= 1 else self.columns_unsorted
+    def request_for(self, planned: PlannedScan) -> ScanRequest:
+        """Return what is read first of a scan."""
+        if planned.shares <= 1 and planned.segments <= 1:
+            return ScanRequest(planned.number, 0, self.columns, self.rows)
+        return ScanRequest(planned.number, 0, self.columns_unsorted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ class ScanRequest:
     plan: int
     share: int
     columns: Sequence[str]
+    rows: int | None = None
+    """How many rows are wanted, from the beginning; None for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class RemoteReader:
         """Yield the rows of a share; the datanode makes the next batch meanwhile."""
         with self._lock:
             begun = self._begun.pop(request.plan, None)
-        if begun is None or (0, begun.columns) != (request.share, list(request.columns)):
+        if begun is None or not begun.is_for(request):
             if begun is not None:
                 self._end(begun)
             begun = self._begin(request)
@@ -245,17 +245,17 @@ class RemoteReader:
             while "ask" in head:
                 self._compute(call, head["ask"], arrived, evaluate, failure)
                 head, arrived = call.answer(self._place)
-            is_kept = "plan" in head and "end" not in head
+            is_kept = "rows_of" in head and "end" not in head
             is_read = not is_kept
         except BROKEN as error:
             raise self._broken(call, link, error) from error
         finally:
             if not is_kept:
                 self._return(link, call, is_read=is_read)
-        if "plan" in head:
+        if "rows_of" in head:
             first = head, arrived[head["at"] :]
-            begun = BegunScan(link, call if is_kept else None, columns=head["columns"], first=first)
-            self._keep(head["plan"], begun)
+            request = raise_value(head["rows_of"], arrived)
+            self._keep(request.plan, BegunScan(link, call if is_kept else None, request=request, first=first))
         self._statistics = head.get("statistics", self._statistics)
         if failure:
             raise failure[0]
@@ -307,7 +307,7 @@ class RemoteReader:
         args, buffers = lower_value([request])
         head = self._head("scan", args)
         span = self._trace(link, head)
-        begun = BegunScan(link, self._take(link), columns=request.columns, span=span)
+        begun = BegunScan(link, self._take(link), request=request, span=span)
         try:
             begun.ask(head, buffers, self._give_up_ns)
         except BROKEN as error:

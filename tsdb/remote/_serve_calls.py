@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.clock import Clock
-from tsdb.engine.reading import KnownSeries, KnownSeriesRequest, RegionReader, ScanRequest
+from tsdb.engine.reading import KnownSeries, KnownSeriesRequest, RegionReader
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import RegionId
 from tsdb.remote._errors import BadMessage, lower_error
@@ -36,7 +36,7 @@ from tsdb.remote._serve_rows import RowMessages
 from tsdb.remote._served import NodeVerbs, ServedRegions
 from tsdb.remote._slots import RequestSlots
 from tsdb.remote._streams import WINDOW_BATCHES, ServerStream
-from tsdb.remote.codec import lower_value, raise_value
+from tsdb.remote.codec import lower_into, lower_value, raise_value
 from tsdb.telemetry import continue_trace, entered, get_logger
 from tsdb.units import Duration
 
@@ -233,10 +233,10 @@ class CallsEnd:
             head, buffers = lower_value(planned)
             rows = None
             if ahead is not None and planned.shares:
-                columns = list(ahead.columns_of(planned))
-                rows = RowMessages(reader, ScanRequest(planned.number, 0, columns), self._clock)
+                request = ahead.request_for(planned)
+                rows = RowMessages(reader, request, self._clock)
                 first, body = rows.make()
-                also = {**also, **first, "plan": planned.number, "columns": columns, "at": len(buffers)}
+                also = {**also, **first, "rows_of": lower_into(request, buffers), "at": len(buffers)}
                 buffers += body
         self._send(call, (head, buffers), {"statistics": dict(reader.statistics()), **also})
         return rows

@@ -117,7 +117,8 @@ class LocalReader:
         snapshot = self._snapshot
         projection = Projection(snapshot, request.columns)
         partition = self._scans[request.plan][request.share]
-        return partition.batches(projection, memory_bytes_max=snapshot.memory_bytes_max // self._parallelism)
+        batches = partition.batches(projection, memory_bytes_max=snapshot.memory_bytes_max // self._parallelism)
+        return batches if request.rows is None else _first_rows(batches, request.rows)
 
     def bounds(self, filter: RowFilter) -> Bounds | None:
         found = matching_rows(self._snapshot, self._filter(filter))
@@ -177,3 +178,12 @@ class LocalReader:
 
     def _filter(self, filter: RowFilter, *, within: TimeRange = TimeRange.ALL) -> ScanFilter:
         return make_filter(self._snapshot.schema, filter, within=within, also=self._also)
+
+
+def _first_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield so many rows; what makes more of them is not asked for these."""
+    for batch in batches:
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+        if rows <= 0:
+            return

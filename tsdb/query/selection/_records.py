@@ -79,7 +79,7 @@ class PlainSelection:
             yield from self._ends(dataset)
             return
         left = self._limit
-        for fragment in dataset.get_fragments(self.filter, columns=self._read):
+        for fragment in dataset.get_fragments(self.filter, columns=self._read, rows=left):
             for batch in fragment.scanner(columns=self._read, filter=self.filter).to_batches():
                 if left is not None:
                     batch = batch.slice(0, left)

@@ -96,12 +96,12 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
 
     def get_fragments(
-        self, filter: RowFilter = None, *, columns: Sequence[str] | None = None
+        self, filter: RowFilter = None, *, columns: Sequence[str] | None = None, rows: int | None = None
     ) -> Iterator[TableFragment]:
-        """Return the parts of the table, of which `columns` will be read if they are known already."""
+        """Return the parts of the table, of which `columns` and so many rows will be read if that is known already."""
         try:
             self._life.check()
-            planned = self._plan(filter, None if columns is None else self._ahead(columns))
+            planned = self._plan(filter, None if columns is None else self._ahead(columns, rows))
         except Exception as error:
             # DataFusion passes on its text only.
             self._life.fail(error)
@@ -110,16 +110,24 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         if self._is_ordered:
             # One segment of one region in one partition is sorted already.
             is_sorted = len(partitions) <= 1 and all(each.segments <= 1 for each in planned)
-            return iter([TableFragment(self, filter, partitions, is_sorted=is_sorted)])
-        return iter([TableFragment(self, filter, [part], is_sorted=True) for part in partitions])
+            return iter([TableFragment(self, filter, partitions, is_sorted=is_sorted, rows=rows)])
+        return iter([TableFragment(self, filter, [part], is_sorted=True, rows=rows) for part in partitions])
 
-    def scan(self, partitions: Sequence[_Partition], columns: Sequence[str] | None, *, is_sorted: bool) -> TableScanner:
+    def scan(
+        self,
+        partitions: Sequence[_Partition],
+        columns: Sequence[str] | None,
+        *,
+        is_sorted: bool,
+        rows: int | None = None,
+    ) -> TableScanner:
+        """Return a scanner of partitions that gives at least so many rows, if there are that many."""
         names = self.schema.names if columns is None else list(columns)
         wanted = names if is_sorted else self._with_keys(names)
         schema = self._project(names)
 
         def read() -> Iterator[pa.RecordBatch]:
-            batches = _read(partitions, wanted)
+            batches = _read(partitions, wanted, rows if is_sorted else None)
             if is_sorted:
                 return batches
             # The labels of a metric are no columns of the region that it is in, whose order is another one.
@@ -135,9 +143,9 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     def _with_keys(self, names: Sequence[str]) -> list[str]:
         return [*names, *(key for key in self._keys if key not in names)]
 
-    def _ahead(self, columns: Sequence[str]) -> RowsAhead:
+    def _ahead(self, columns: Sequence[str], rows: int | None) -> RowsAhead:
         """What `scan` will read."""
-        return RowsAhead(columns, self._with_keys(columns) if self._is_ordered else columns)
+        return RowsAhead(columns, self._with_keys(columns) if self._is_ordered else columns, rows)
 
     def _plan(self, filter: RowFilter, ahead: RowsAhead | None) -> list[_RegionScan]:
         wanted = filter if self._handed is None else _with_handed(filter, self._handed)
@@ -153,12 +161,19 @@ class TableFragment:
     """What one thread reads of a table."""
 
     def __init__(
-        self, dataset: TableDataset, filter: RowFilter, partitions: Sequence[_Partition], *, is_sorted: bool
+        self,
+        dataset: TableDataset,
+        filter: RowFilter,
+        partitions: Sequence[_Partition],
+        *,
+        is_sorted: bool,
+        rows: int | None,
     ) -> None:
         self._dataset = dataset
         self._filter = filter
         self._partitions = partitions
         self._is_sorted = is_sorted
+        self._rows = rows
 
     @property
     def physical_schema(self) -> pa.Schema:
@@ -174,7 +189,7 @@ class TableFragment:
         """Return a scanner. The filter must be the one the fragments were made for."""
         if not _is_same(filter, self._filter):
             raise ValueError(f"the fragments were made for the filter {self._filter}, not for {filter}")
-        return self._dataset.scan(self._partitions, columns, is_sorted=self._is_sorted)
+        return self._dataset.scan(self._partitions, columns, is_sorted=self._is_sorted, rows=self._rows)
 
 
 class TableScanner:
@@ -252,9 +267,11 @@ def _with_handed(filter: RowFilter, handed: Handed) -> RowFilter:
     return Conditions(TimeRange.ALL, (), rest, handed.texts)
 
 
-def _read(partitions: Sequence[_Partition], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read(
+    partitions: Sequence[_Partition], columns: Sequence[str], rows: int | None = None
+) -> Iterator[pa.RecordBatch]:
     for each in partitions:
-        yield from each.region.scan(ScanRequest(each.plan, each.number, columns))
+        yield from each.region.scan(ScanRequest(each.plan, each.number, columns, rows))
 
 
 def _is_same(left: Any, right: Any) -> bool:
