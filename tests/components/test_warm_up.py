@@ -18,12 +18,12 @@ from tsdb.components._warm_up import (
     ROUNDS,
     STATEMENTS_FILE,
     STATEMENTS_MAX,
-    TEXT_CHARS_MAX,
     load_statements,
     save_statements,
     warm_up,
 )
 from tsdb.query import Channel, RecentStatement, Session
+from tsdb.query._recent import SHAPES_MAX, TEXT_CHARS_MAX, VARIANTS_MAX
 from tsdb.servers._inline import InlineLimits
 from tsdb.sql.statements import Dialect
 
@@ -64,10 +64,13 @@ def test_what_was_asked_last_is_decoded_before_it_is_asked_again(home: Path) -> 
     save_statements(local.database.services.queries, home)
     local.close()
     statements = load_statements(home)
-    assert statements == [RecentStatement(HOSTS.format(2), "public", Dialect.GENERIC, "UTC")]
+    assert statements == [
+        RecentStatement(HOSTS.format(start), "public", Dialect.GENERIC, "UTC", is_variant)
+        for start, is_variant in ((2, False), (1, True), (0, True))
+    ]
     assert stat.S_IMODE((home / STATEMENTS_FILE).stat().st_mode) == 0o600
     local = open_directory(home)
-    assert warm_up(rehearsal(local), statements, seconds_max=60) == ROUNDS
+    assert warm_up(rehearsal(local), statements, seconds_max=60) == ROUNDS + 2
     before = run(local, VECTORS)
     assert run(local, HOSTS.format(2)) == [{"host": "a", "v": 3.0}, {"host": "b", "v": 2.0}]
     assert run(local, VECTORS) == before
@@ -90,11 +93,20 @@ def test_a_statement_is_asked_in_the_session_that_it_came_from(home: Path) -> No
 
 def test_the_number_and_the_length_of_statements_are_bounded(home: Path) -> None:
     local = open_directory(home)
-    for number in range(STATEMENTS_MAX + 8):
+    for number in range(SHAPES_MAX + 8):
         run(local, f"SELECT host, max(v) AS v{number} FROM cpu GROUP BY host")
     run(local, f"SELECT host, max(v) AS {'v' * TEXT_CHARS_MAX} FROM cpu GROUP BY host")
-    found = local.database.services.queries.recent_statements(STATEMENTS_MAX, TEXT_CHARS_MAX)
-    assert [each.text.split()[4] for each in found] == [f"v{number}" for number in range(39, 8, -1)]
+    found = local.database.services.queries.recent_statements()
+    assert [each.text.split()[4] for each in found] == [f"v{number}" for number in range(39, 7, -1)]
+    for number in range(VARIANTS_MAX + 8):
+        run(local, HOSTS.format(number))
+    run(local, HOSTS.format(9))
+    found = local.database.services.queries.recent_statements()
+    assert not any(each.is_variant for each in found[:SHAPES_MAX])
+    assert [each.text for each in (found[0], *found[SHAPES_MAX:])] == [
+        HOSTS.format(start) for start in (9, 14, 13, 12, 11, 10, 8, 7)
+    ]
+    assert SHAPES_MAX * (VARIANTS_MAX + 1) <= STATEMENTS_MAX
     local.close()
 
 
@@ -111,7 +123,9 @@ def test_statements_that_there_was_no_time_for_are_kept_for_the_next_start(home:
     local = open_directory(home)
     run(local, HOSTS.format(0))
     asked = RecentStatement(HOSTS.format(0), "public", Dialect.GENERIC, "UTC")
-    unreached = [RecentStatement(f"SELECT {number}", "public", Dialect.GENERIC, "UTC") for number in range(40)]
+    unreached = [
+        RecentStatement(f"SELECT {number}", "public", Dialect.GENERIC, "UTC") for number in range(STATEMENTS_MAX)
+    ]
     save_statements(local.database.services.queries, home, [asked, *unreached])
     local.close()
     assert load_statements(home) == [asked, *unreached[: STATEMENTS_MAX - 1]]

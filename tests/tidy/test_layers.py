@@ -277,6 +277,7 @@ QUERY_LAYERS = {
     "_write_token": 1,
     "advisory_locks": 1,
     "session": 2,
+    "_recent": 3,
     "functions": 3,
     "information_schema": 3,
     "errors": 4,

@@ -2,8 +2,9 @@
 
 The first query of its kind is planned, opens data files and decodes columns, which later ones find done. What clients
 will ask is what they have asked: when a server stops, it writes down the last statement of each of the shapes that were
-used last; when it starts, it answers them and throws the answers away. That is bounded in number and in time, and
-nothing depends on it: a file that is missing, old or damaged costs warmth only.
+used last, and some before it, which differ in their literals; when it starts, it answers them and throws the answers
+away. That is bounded in number and in time, and nothing depends on it: a file that is missing, old or damaged costs
+warmth only.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
 STATEMENTS_FILE = "recent_statements.json"
-STATEMENTS_MAX = 32
-TEXT_CHARS_MAX = 4096
+STATEMENTS_MAX = 256
 ROUNDS = 4
-"""How often each is asked: the second time takes the way of queries whose shape is known. Without the first, which is
-slow, it has then been fast as often as it takes to run inline for a client that is alone."""
+"""How often the last of each shape is asked: the second time takes the way of queries whose shape is known. Without the
+first, which is slow, it has then been fast as often as it takes to run inline for a client that is alone. Statements
+with other literals are asked once, to decode what they read."""
 WARM_SECONDS_MAX = 1.0
 """How much longer a start may take."""
 
@@ -45,7 +46,7 @@ def save_statements(queries: QueryEngine, directory: Path, unreached: Sequence[R
 
     `unreached` are statements of the file for which there was no time at the start. They are kept for the next one.
     """
-    statements = queries.recent_statements(STATEMENTS_MAX, TEXT_CHARS_MAX)
+    statements = queries.recent_statements()
     if not statements:
         return
     statements = [*statements, *(each for each in unreached if each not in statements)][:STATEMENTS_MAX]
@@ -62,7 +63,13 @@ def load_statements(directory: Path) -> list[RecentStatement]:
     try:
         found = json.loads((directory / STATEMENTS_FILE).read_bytes())["statements"]
         return [
-            RecentStatement(each["text"], each["database"], Dialect(each["dialect"]), each["time_zone"])
+            RecentStatement(
+                each["text"],
+                each["database"],
+                Dialect(each["dialect"]),
+                each["time_zone"],
+                bool(each.get("is_variant")),
+            )
             for each in found[:STATEMENTS_MAX]
         ]
     except FileNotFoundError:
@@ -96,7 +103,8 @@ def _run_all(
     done: list[RecentStatement],
     left: Callable[[], float],
 ) -> None:
-    for statement in list(statements) * ROUNDS:
+    again = [each for each in statements if not each.is_variant] * (ROUNDS - 1)
+    for statement in [*statements, *again]:
         if (seconds := left()) <= 0:
             return
         # Its table may be gone, or another one by now.

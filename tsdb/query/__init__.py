@@ -2,7 +2,7 @@
 
 from tsdb.query._checkpoint import run_checked, threads_max
 from tsdb.query._engine import QueryEngine
-from tsdb.query._seen import RecentStatement
+from tsdb.query._recent import RecentStatement
 from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import PlanQuery, TableMissing
 from tsdb.query.planning import QueryEngineOptions

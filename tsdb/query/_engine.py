@@ -28,7 +28,7 @@ from tsdb.query._explain import (
 )
 from tsdb.query._fast_paths import FastPath, FastPaths
 from tsdb.query._planner import InformationSource, QueryPlanner
-from tsdb.query._seen import RecentStatement
+from tsdb.query._recent import RecentStatement
 from tsdb.query.choose import Planned, Range
 from tsdb.query.errors import without_places
 from tsdb.query.planning import Expand, QueryEngineOptions
@@ -95,9 +95,9 @@ class QueryEngine:
         """Return an aggregate of a known shape that needs nothing but its table; None for anything else."""
         return self._fast_paths.find_repeated(text, session)
 
-    def recent_statements(self, count: int, text_chars_max: int) -> list[RecentStatement]:
-        """Return queries that were asked last, one of each shape, the most recent one first."""
-        return self._fast_paths.recent(count, text_chars_max)
+    def recent_statements(self) -> list[RecentStatement]:
+        """Return queries that were asked last: one of each shape, the latest one first, and then those before them."""
+        return self._fast_paths.recent()
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
         """Answer an aggregate from runs; None for any other query, and if only the planner can answer it."""

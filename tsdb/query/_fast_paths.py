@@ -17,7 +17,8 @@ import pyarrow as pa
 from tsdb.errors import Busy, Cancelled, DeadlineExceeded, TsdbError
 from tsdb.model import METRIC_ENGINE
 from tsdb.query._planner import QueryPlanner
-from tsdb.query._seen import RecentStatement, SeenShapes, shifted
+from tsdb.query._recent import RecentStatement
+from tsdb.query._seen import SeenShapes, shifted
 from tsdb.query.choose import Decision, Over, Planned, Range, Scan, SeriesAggregate, choose
 from tsdb.query.planning import QueryRecords
 from tsdb.query.selection import PlainSelection, SelectionRecords
@@ -99,9 +100,9 @@ class FastPaths:
         start = partial(self.start_aggregate, run, filter, session)
         return RepeatedAggregate(run, run, filter, self._planner.open_reader, start)
 
-    def recent(self, count: int, text_chars_max: int) -> list[RecentStatement]:
+    def recent(self) -> list[RecentStatement]:
         """Return the last statements of the shapes that were asked last."""
-        return self._seen.recent(count, text_chars_max)
+        return self._seen.recent.statements()
 
     def choose(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]

@@ -14,11 +14,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from tsdb.engine.reading import Conditions, Node, TagIs
 from tsdb.model import NS_PER_UNIT, InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
+from tsdb.query._recent import RecentStatements
 from tsdb.query.selection import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session
 from tsdb.sql import clauses
@@ -221,8 +221,6 @@ class SeenShape(Generic[T]):
     table: TableInfo
     where: Where
     meaning: T
-    text: str
-    """The last statement of this shape."""
 
     def is_of(self, table: TableInfo | None) -> bool:
         """Return whether the name still stands for the same table, unchanged."""
@@ -235,15 +233,6 @@ _Key: TypeAlias = tuple[str, tuple[str, ...], str, Dialect, str]
 """Text of the shape, literals that belong to it, database, dialect, time zone."""
 
 
-class RecentStatement(NamedTuple):
-    """A statement, and what its session had chosen."""
-
-    text: str
-    database: str
-    dialect: Dialect
-    time_zone: str
-
-
 class SeenShapes(Generic[T]):
     """What shapes mean. Bounded; thread-safe."""
 
@@ -252,6 +241,7 @@ class SeenShapes(Generic[T]):
         self._others: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()
         """Which literals of a shape are not those of its conditions."""
         self._templates: OrderedDict[_Key, SeenShape[T]] = OrderedDict()
+        self.recent = RecentStatements()
 
     def find(self, text: str, session: Session) -> tuple[SeenShape[T], Shape] | None:
         """Return what a text of a known shape means, and its literals."""
@@ -270,19 +260,8 @@ class SeenShapes(Generic[T]):
                 return None
             self._templates.move_to_end(key)
             self._others.move_to_end(written)
-            found.text = text
-            return found, shape
-
-    def recent(self, count: int, text_chars_max: int) -> list[RecentStatement]:
-        """Return the last statements of the shapes that were used last, the most recent one first."""
-        with self._lock:
-            newest = list(islice(reversed(self._templates.items()), count))
-        found = []
-        for key, shape in newest:
-            _, _, database, dialect, time_zone = key
-            if len(shape.text) <= text_chars_max:
-                found.append(RecentStatement(shape.text, database, dialect, time_zone))
-        return found
+        self.recent.note(key, text, session)
+        return found, shape
 
     def remember(
         self,
@@ -303,10 +282,12 @@ class SeenShapes(Generic[T]):
             return
         own = {numbers[place] for place in places}
         others = tuple(number for number in numbers.values() if number not in own)
-        template = SeenShape(name, table, Where(condition, table, session, numbers), meaning, text)
+        template = SeenShape(name, table, Where(condition, table, session, numbers), meaning)
+        key = _key(shape, others, session)
         with self._lock:
             _put(self._others, (session.dialect, shape.text), others)
-            _put(self._templates, _key(shape, others, session), template)
+            _put(self._templates, key, template)
+        self.recent.note(key, text, session)
 
 
 def _key(shape: Shape, others: Sequence[int], session: Session) -> _Key:
