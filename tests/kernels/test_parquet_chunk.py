@@ -105,10 +105,15 @@ def test_steps_of_every_width_are_read(width: int) -> None:
     assert found.equals(values)
 
 
-@given(words=st.lists(words_of(64) | st.integers(-130, 130) | st.integers(-33_000, 33_000) | st.none(), max_size=300))
-@settings(max_examples=100, deadline=None)
-def test_integers_are_narrowed_as_far_as_all_of_them_fit(words: list[int | None]) -> None:
-    values = pa.array([*words, 1], pa.int64())
+@given(
+    words=st.lists(words_of(64) | st.integers(-130, 130) | st.integers(-33_000, 33_000) | st.none(), max_size=300),
+    sign=st.sampled_from([-1, 0, 1]),
+)
+@settings(max_examples=150, deadline=None)
+def test_integers_are_narrowed_as_far_as_all_of_them_fit(words: list[int | None], sign: int) -> None:
+    if sign:
+        words = [word for word in words if word is not None and (word < 0) == (sign < 0)]
+    values = pa.array([*words, sign], pa.int64())
     found = read(written(values, "DELTA_BINARY_PACKED"), is_narrow=True)
     assert found is not None
     assert found.cast(pa.int64()).equals(values)

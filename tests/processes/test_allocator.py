@@ -38,13 +38,24 @@ def test_free_memory_is_kept_until_it_is_given_back() -> None:
 
 def test_what_was_free_for_a_while_is_waste() -> None:
     waste, much = Waste(), UNUSED_BYTES
-    assert not waste.is_large(free=2 * much, resident=9 * much), "it may be needed in a moment"
-    assert not waste.is_large(free=much // 2, resident=9 * much), "it was"
-    assert not waste.is_large(free=2 * much, resident=9 * much)
-    assert waste.is_large(free=2 * much, resident=9 * much)
-    waste.note_given_back(resident=7 * much)
-    assert not waste.is_large(free=2 * much, resident=7 * much), "given back, and still counted as free"
-    assert waste.is_large(free=2 * much, resident=8 * much)
+    assert not waste.is_large(free=2 * much), "it may be needed in a moment"
+    assert not waste.is_large(free=much // 2), "it was"
+    assert not waste.is_large(free=2 * much)
+    assert waste.is_large(free=2 * much)
+    waste.note_given_back(free=2 * much)
+    assert not waste.is_large(free=2 * much), "given back, and still counted as free"
+    assert not waste.is_large(free=5 * much), "more is free, perhaps for a moment"
+    assert waste.is_large(free=3 * much)
+
+
+def test_what_was_given_back_and_is_needed_again_may_be_waste_again() -> None:
+    waste, much = Waste(), UNUSED_BYTES
+    waste.note_given_back(free=4 * much)
+    assert not waste.is_large(free=2 * much), "half of it is needed"
+    assert not waste.is_large(free=4 * much)
+    assert waste.is_large(free=4 * much), "it is in memory, though no more than when it was given back"
+    waste.note_given_back(free=4 * much)
+    assert not waste.is_large(free=4 * much)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc only")

@@ -66,10 +66,10 @@ class _FreeMemory:
     def is_worth_returning(self) -> bool:
         before, self._used = self._used, time.process_time()
         is_idle = self._used - before < IDLE_PART * LOOK_SECONDS * IDLE_LOOKS
-        return self._waste.is_large(free_bytes(), resident_bytes()) or is_idle
+        return self._waste.is_large(free_bytes()) or is_idle
 
     def note_returned(self) -> None:
-        self._waste.note_given_back(resident_bytes())
+        self._waste.note_given_back(free_bytes())
 
 
 class MemoryGovernor:

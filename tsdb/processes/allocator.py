@@ -25,7 +25,7 @@ _ARENAS_MIN = 2
 
 IDLE_PART = 0.25
 """The process is idle when it uses less than this part of one core."""
-UNUSED_BYTES = 64 << 20
+UNUSED_BYTES = 16 << 20
 """So much that is not needed at two looks is given back by a busy process as well, which takes it 10 ms."""
 
 
@@ -47,16 +47,18 @@ class Waste:
 
     def __init__(self) -> None:
         self._free_before = 0
-        self._resident_after = 0
+        self._given_back = 0
+        """So much of what is free is not in memory: what was free when memory was given back, but for what has been
+        needed since."""
 
-    def is_large(self, free: int, resident: int) -> bool:
-        """Note what is free in the pools of the C library, and what the process has in memory."""
+    def is_large(self, free: int) -> bool:
+        """Note what is free in the pools of the C library."""
         unused, self._free_before = min(free, self._free_before), free
-        # What has been given back still counts as free, but is not in memory.
-        return unused >= UNUSED_BYTES and resident - self._resident_after >= UNUSED_BYTES
+        self._given_back = min(free, self._given_back)
+        return unused - self._given_back >= UNUSED_BYTES
 
-    def note_given_back(self, resident: int) -> None:
-        self._resident_after = resident
+    def note_given_back(self, free: int) -> None:
+        self._given_back = self._free_before = free
 
 
 class _MallocInfo(ctypes.Structure):

@@ -160,8 +160,7 @@ fn decode_narrow(
     let mut values = SCRATCH.take();
     values.clear();
     let found = decode_pages(pages, dictionary, nullable, rows_max, &mut values).map(|nulls| {
-        let (low, high) =
-            values.iter().fold((0i64, 0i64), |(low, high), &value| (low.min(value), high.max(value)));
+        let (low, high) = bounds(&values);
         let fits = |bits: u32| low >= -(1 << (bits - 1)) && high < 1 << (bits - 1);
         match () {
             () if fits(8) => narrowed::<Int8Type>(&values, nulls, |value| value as i8),
@@ -174,6 +173,17 @@ fn decode_narrow(
         SCRATCH.set(values);
     }
     found
+}
+
+/// Bounds that fit into as many bits as the least and the greatest value. Bits that any or all values have are found three
+/// times as fast as these two; they are bounds if no two values differ in their signs.
+fn bounds(values: &[i64]) -> (i64, i64) {
+    let (any, all) = values.iter().fold((0, -1), |(any, all), &value| (any | value, all & value));
+    match () {
+        () if any >= 0 => (0, any),
+        () if all < 0 => (all, 0),
+        () => values.iter().fold((0, 0), |(low, high), &value| (low.min(value), high.max(value))),
+    }
 }
 
 fn narrowed<T: ArrowPrimitiveType>(
