@@ -115,6 +115,26 @@ class LineParser:
     def reset(self) -> None:
         """Forget all keys."""
 
+class SteppedTimes:
+    """Times, each of which is held as how many steps it is after the first."""
+
+    @staticmethod
+    def pack(ts: SupportsArrowArray | npt.NDArray[Any]) -> SteppedTimes | None:
+        """Return times (int64 or timestamps) as steps; None if that does not make them shorter."""
+
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are held."""
+
+    def read(self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> ArrowArray:
+        """Return the times of row ranges, one after the other (int64)."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """All times (int64)."""
+
+Times = SupportsArrowArray | npt.NDArray[Any] | SteppedTimes
+
 class SeriesRuns:
     """Runs of rows that are sorted by series and time, of which aggregates can be made; not for several threads."""
 
@@ -126,7 +146,7 @@ class SeriesRuns:
         starts: npt.NDArray[np.int64],
         stops: npt.NDArray[np.int64],
         groups: npt.NDArray[np.int64],
-        times_of_rows: SupportsArrowArray | None = None,
+        times_of_rows: Times | None = None,
         within: tuple[int, int] | None = None,
     ) -> int:
         """Take the stretches of one more chunk, of their rows those within two times, both included.
@@ -141,7 +161,7 @@ class SeriesRuns:
         groups: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         numbers: Sequence[int],
-        times_of_rows: Sequence[SupportsArrowArray | npt.NDArray[Any]] | None = None,
+        times_of_rows: Sequence[Times] | None = None,
         within: tuple[int, int] | None = None,
     ) -> list[int]:
         """Take what ascending stretches have of some chunks: i has the rows from `offsets[i]` to before the next one's.
@@ -164,11 +184,13 @@ class SeriesRuns:
         columns: Sequence[Sequence[SupportsArrowArray | npt.NDArray[Any]]],
         states: Sequence[Sequence[str]],
         *,
+        doubles: Sequence[bool] | None = None,
         threads: int = 1,
     ) -> list[list[ArrowArray | None]]:
         """Return the states of columns, which have an array for each chunk; `spread` is two of them.
 
-        Chunks are of one type; of signed integers the widest is the column's.
+        Chunks are of one type; of signed integers the widest is the column's. Where `doubles` says so, they are of
+        doubles or of signed integers, and the states are those of doubles.
         A count is None if no value is null: then it is how many rows a cell has.
         """
 
@@ -234,7 +256,7 @@ def common_keys(
             npt.NDArray[np.int64],
             npt.NDArray[np.int64],
             Sequence[int],
-            Sequence[SupportsArrowArray | npt.NDArray[Any]],
+            Sequence[Times],
         ]
     ],
     keys_max: int,
@@ -439,13 +461,16 @@ def time_slices(
     """
 
 def take_rows(
-    columns: Sequence[Sequence[SupportsArrowArray]], places: Sequence[SupportsArrowArray], wide: Sequence[bool]
+    columns: Sequence[Sequence[Times]], places: Sequence[SupportsArrowArray], kinds: Sequence[RowsKind]
 ) -> list[ArrowArray]:
     """Return some rows of columns of numbers, each of which has one array per piece, laid end to end.
 
-    `places` tells for each piece which of its rows are taken (int64). Where `wide` says so, integers of any width and
-    times come as int64; everything else keeps the one type that its pieces have, times as int64.
+    `places` tells for each piece which of its rows are taken (int64). A column of kind `int64` may have integers of any
+    width and times, one of kind `float64` doubles and integers of any width. Others keep the one type that their pieces
+    have, times as int64.
     """
+
+RowsKind = Literal["own", "int64", "float64"]
 
 def repeat_strings(
     values: SupportsArrowArray, ranks: SupportsArrowArray, lengths: SupportsArrowArray
@@ -824,8 +849,8 @@ class SeriesStretches:
 class SamplePiece:
     """Times and values of neighbouring rows of a source."""
 
-    def __init__(self, begin: int, ts: SupportsArrowArray, values: SupportsArrowArray) -> None:
-        """The first row is row `begin` of the source."""
+    def __init__(self, begin: int, times: Times, values: SupportsArrowArray | npt.NDArray[Any]) -> None:
+        """The first row is row `begin` of the source. Doubles that are all whole may come as integers of any width."""
 
     def __len__(self) -> int: ...
 

@@ -187,7 +187,7 @@ impl ArrowArray {
     /// The Arrow PyCapsule protocol. `requested_schema` is a wish that a producer may leave unfulfilled; we
     /// do.
     #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_array__<'py>(
+    pub fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,

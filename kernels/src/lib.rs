@@ -79,6 +79,7 @@ mod _kernels {
         take_rows::take_rows,
         text_filters::{TextFilters, text_needs},
         time_slices::time_slices,
+        times::SteppedTimes,
     };
 
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Kernels of the region engine: rows of series, sorted, merged, cut and aggregated.
 //!
-//! A row has a series, a time and a sequence number (`keys`). `tag_frames`, `row_hash` and `group_series` derive the series
+//! A row has a series, a time and a sequence number (`keys`); `times` and `doubles` are columns in the narrow forms in
+//! which they are held. `tag_frames`, `row_hash` and `group_series` derive the series
 //! of rows from their tags, `series_numbers` numbers series as they come, `series_ranks` by their order. `sort_keys` and
 //! `sort_pieces` sort rows, `contested_spans` and `common_keys` find what has to be merged, `cut_rows` leaves out what need
 //! not be, `merge_dedup` and `merge_sorted` merge sorted rows and drop overwritten ones. The other kernels read sorted rows:
@@ -11,6 +12,7 @@
 pub mod common_keys;
 pub mod contested_spans;
 pub mod cut_rows;
+pub mod doubles;
 pub mod group_series;
 pub mod interleave_runs;
 pub mod keys;
@@ -31,3 +33,4 @@ pub mod take_rows;
 pub mod text_filters;
 mod text_runs;
 pub mod time_slices;
+pub mod times;

@@ -27,7 +27,9 @@ def make_part(source: Source, cuts: list[int]) -> tuple[Any, ...]:
     times = [time for own in source.values() for time in own]
     ends = np.cumsum([0, *(len(own) for own in source.values())])
     bounds = np.array(sorted({0, len(times), *(cut for cut in cuts if cut < len(times))}), np.int64)
-    chunks = [pa.array(times[begin:end], pa.int64()) for begin, end in itertools.pairwise(bounds)]
+    wide = [pa.array(times[begin:end], pa.int64()) for begin, end in itertools.pairwise(bounds)]
+    # Every other chunk is held in steps.
+    chunks = [_kernels.SteppedTimes.pack(own) or own if at % 2 else own for at, own in enumerate(wide)]
     return np.array(list(source), np.int64), ends[:-1], ends[1:], bounds, list(range(len(chunks))), chunks
 
 

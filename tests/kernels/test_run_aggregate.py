@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsdb._kernels import SeriesRuns, touched_chunks
+from tsdb._kernels import SeriesRuns, SteppedTimes, touched_chunks
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 STATES = ["count", "sum", "total", "min", "max", "spread"]
@@ -58,6 +58,12 @@ def ints(values: list[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(values, dtype=np.int64)
 
 
+def held(times: list[int]) -> Any:
+    """Return times as they may be held: as steps where that is shorter."""
+    array = pa.array(times, pa.int64())
+    return SteppedTimes.pack(array) or array
+
+
 def numpy_of(array: object) -> np.ndarray[Any, Any]:
     return np.asarray(pa.array(array))
 
@@ -91,7 +97,7 @@ def test_states_of_cells_agree_with_a_loop_over_rows(
     for times, values, stretches in parts:
         added = runs.add(
             *(ints([each[at] for each in stretches]) for at in range(3)),
-            pa.array(times, pa.int64()),
+            held(times),
             (first, last),
         )
         if added:
@@ -144,7 +150,7 @@ def test_the_ends_of_cells_are_their_newest_and_oldest_rows(
     runs, wanted, kept = SeriesRuns(width=width), defaultdict(list), []
     for times, _, stretches in drawn[1]:
         arrays = [ints([each[at] for each in stretches]) for at in range(3)]
-        if runs.add(*arrays, pa.array(times, pa.int64())):
+        if runs.add(*arrays, held(times)):
             kept.append(times)
         for start, stop, group in stretches:
             for time in times[start:stop]:
@@ -154,6 +160,31 @@ def test_the_ends_of_cells_are_their_newest_and_oldest_rows(
     choose: Callable[[list[int]], int] = max if newest else min
     assert found[2] == [choose(wanted[cell]) for cell in sorted(wanted)]
     assert [kept[chunk][row] for chunk, row in zip(found[0], found[1], strict=True)] == found[2]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["int8", "int32", "int64", "float64"]), st.booleans()), min_size=1, max_size=4),
+    st.data(),
+)
+def test_whole_doubles_have_the_states_of_doubles_however_they_are_held(
+    kinds: list[tuple[str, bool]], data: st.DataObject
+) -> None:
+    runs, wide, narrow = SeriesRuns(), [], []
+    for name, has_nulls in kinds:
+        whole = st.integers(-(2**6), 2**6) if name == "int8" else st.integers(-(2**30), 2**30)
+        values = data.draw(st.lists(st.none() | whole if has_nulls else whole, min_size=1, max_size=50))
+        wide.append(pa.array(values, pa.float64()))
+        narrow.append(wide[-1].cast(TYPES[name][0]))
+        runs.add(ints([0]), ints([len(values)]), ints([data.draw(st.integers(0, 2))]))
+    runs.cells()
+    (wanted,) = runs.aggregate([wide], [STATES])
+    (found,) = runs.aggregate([narrow], [STATES], doubles=[True])
+    for one, other in zip(wanted, found, strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or other is None or pa.array(one).equals(pa.array(other))
+    with pytest.raises(TypeError, match="no doubles"):
+        runs.aggregate([[array.cast(pa.string()) for array in wide]], [["sum"]], doubles=[True])
 
 
 def test_a_million_buckets_far_apart_are_found() -> None:

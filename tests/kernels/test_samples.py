@@ -22,8 +22,8 @@ Source = dict[int, list[tuple[int, float]]]
 _values = st.one_of(st.integers(-9, 9).map(float), st.just(0.5), st.just(STALE))
 
 
-def make_parts(source: Source, cuts: list[int]) -> list[tuple[Any, Any]]:
-    """Make the pieces of a source, cut at some rows."""
+def make_parts(source: Source, cuts: list[int], *, is_narrow: bool = False) -> list[tuple[Any, Any]]:
+    """Make the pieces of a source, cut at some rows; the columns of each as they are, or as narrow as may be."""
     numbers = list(source)
     rows = [sample for number in numbers for sample in source[number]]
     offsets = np.cumsum([0, *(len(source[number]) for number in numbers)])
@@ -38,8 +38,17 @@ def make_parts(source: Source, cuts: list[int]) -> list[tuple[Any, Any]]:
     parts = []
     for begin, end in itertools.pairwise(bounds):
         times = pa.array([time for time, _ in rows[begin:end]], pa.timestamp("ms"))
-        parts.append((stretches, _kernels.SamplePiece(begin, times, pa.array([value for _, value in rows[begin:end]]))))
+        values = pa.array([value for _, value in rows[begin:end]], pa.float64())
+        piece = _narrow_piece(begin, times, values) if is_narrow else _kernels.SamplePiece(begin, times, values)
+        parts.append((stretches, piece))
     return parts
+
+
+def _narrow_piece(begin: int, times: pa.Array, values: pa.Array) -> _kernels.SamplePiece:
+    held = _kernels.SteppedTimes.pack(times)
+    assert held is not None
+    is_whole = all(value.is_integer() for value in values.to_pylist())
+    return _kernels.SamplePiece(begin, held, values.cast(pa.int8()) if is_whole else values)
 
 
 @st.composite
@@ -79,7 +88,7 @@ def test_samples_are_those_of_the_chosen_series_in_the_range(
     chosen = order[:count]
     cuts = data.draw(st.lists(st.integers(0, 30), max_size=3))
     last_wins = data.draw(st.booleans())
-    parts = [part for source in sources for part in make_parts(source, cuts)]
+    parts = [part for source in sources for part in make_parts(source, cuts, is_narrow=data.draw(st.booleans()))]
     samples = _kernels.Samples.find(parts, pa.array(chosen, pa.uint32()), first, last, 1000, last_wins=last_wins)
     if samples is None:
         assert not last_wins

@@ -6,6 +6,8 @@
 //! value. Stale samples must have been left out for `prom_range`; `prom_instant` knows them and gives no value for them.
 //! `Samples` has both for samples that are left where they lie.
 
+use std::ops::Range;
+
 use arrow_array::types::{Float64Type, Int64Type, UInt8Type};
 use arrow_buffer::ScalarBuffer;
 use pyo3::exceptions::PyValueError;
@@ -14,6 +16,8 @@ use pyo3::prelude::*;
 use crate::arrow_ffi::{Array, ArrowArray};
 use crate::prom::extended;
 use crate::prom::window::{self, Added, Totals, Window};
+use crate::rows::doubles::Doubles;
+use crate::rows::times::{TimeSlice, TimesRef, with_times};
 use crate::workers::workers;
 
 /// How many threads one call may use, and how many cells are worth one of them.
@@ -37,7 +41,22 @@ pub trait Series: Sync {
     fn row<'a>(&'a self, row: usize, room: &'a mut Room) -> (&'a [i64], &'a [f64]);
 
     /// The times and values of a series as they lie, one stretch after the other, none of them empty.
-    fn stretches(&self, row: usize) -> impl Iterator<Item = (&[i64], &[f64])>;
+    fn stretches(&self, row: usize) -> impl Iterator<Item = Stretch<'_>>;
+}
+
+/// Neighbouring samples of one series, as they lie.
+pub struct Stretch<'a> {
+    pub times: TimesRef<'a>,
+    /// What these rows of it are.
+    pub values: &'a Doubles,
+    pub rows: Range<usize>,
+}
+
+impl Stretch<'_> {
+    pub fn append_to(&self, times: &mut Vec<i64>, values: &mut Vec<f64>) {
+        self.times.append_to(times);
+        self.values.append(self.rows.clone(), values);
+    }
 }
 
 /// Where the samples of one series are put together.
@@ -51,7 +70,7 @@ pub struct Room {
 struct Columns {
     offsets: ScalarBuffer<i64>,
     times: ScalarBuffer<i64>,
-    values: ScalarBuffer<f64>,
+    values: Doubles,
 }
 
 impl Columns {
@@ -59,7 +78,7 @@ impl Columns {
         let (offsets, times) = (offsets.values::<Int64Type>("offsets")?, times.values::<Int64Type>("times")?);
         let values = values.values::<Float64Type>("values")?;
         check(&offsets, times.len(), values.len())?;
-        Ok(Self { offsets, times, values })
+        Ok(Self { offsets, times, values: Doubles::Wide(values) })
     }
 
     fn rows(&self, row: usize) -> std::ops::Range<usize> {
@@ -76,13 +95,14 @@ impl Series for Columns {
         self.rows(row).len()
     }
 
-    fn row<'a>(&'a self, row: usize, _: &'a mut Room) -> (&'a [i64], &'a [f64]) {
-        (&self.times[self.rows(row)], &self.values[self.rows(row)])
+    fn row<'a>(&'a self, row: usize, room: &'a mut Room) -> (&'a [i64], &'a [f64]) {
+        (&self.times[self.rows(row)], self.values.part(self.rows(row), &mut room.values))
     }
 
-    fn stretches(&self, row: usize) -> impl Iterator<Item = (&[i64], &[f64])> {
+    fn stretches(&self, row: usize) -> impl Iterator<Item = Stretch<'_>> {
         let rows = self.rows(row);
-        (!rows.is_empty()).then(|| (&self.times[rows.clone()], &self.values[rows])).into_iter()
+        let times = TimesRef::Wide(&self.times[rows.clone()]);
+        (!rows.is_empty()).then_some(Stretch { times, values: &self.values, rows }).into_iter()
     }
 }
 
@@ -333,41 +353,62 @@ fn latest_of(
     seen: &mut [i64],
 ) {
     let mut stretches = samples.stretches(row).peekable();
-    let Some((mut times, mut own)) = stretches.next() else { return };
-    let mut next = 0;
-    for (column, &at) in ats.iter().enumerate() {
-        while let Some((later, more)) = stretches.next_if(|(times, _)| times[0] <= at) {
-            (times, own, next) = (later, more, 0);
-        }
-        next += gallop(&times[next..], at);
-        if next == 0 {
-            continue;
-        }
-        let (time, value) = (times[next - 1], own[next - 1]);
-        if time > at.saturating_sub(lookback) && value.to_bits() != STALE {
-            (values[column], mask[column]) = (value, 1);
-            if let Some(seen) = seen.get_mut(column) {
-                *seen = time;
+    let mut column = 0;
+    while let Some(stretch) = stretches.next() {
+        let until = stretches.peek().map_or(ats.len(), |next| {
+            let begin = next.times.at(0);
+            column + ats[column..].partition_point(|&at| at < begin)
+        });
+        let own = column..until;
+        let seen = seen.get_mut(own.clone()).unwrap_or_default();
+        let cells =
+            Cells { ats: &ats[own.clone()], values: &mut values[own.clone()], mask: &mut mask[own], seen };
+        with_times!(stretch.times, times => cells.fill(times, &stretch, lookback));
+        column = until;
+    }
+}
+
+/// Steps that find their samples in one stretch.
+struct Cells<'a> {
+    ats: &'a [i64],
+    values: &'a mut [f64],
+    mask: &'a mut [u8],
+    /// Empty if the times of samples are not wanted.
+    seen: &'a mut [i64],
+}
+
+impl Cells<'_> {
+    fn fill(self, times: impl TimeSlice, stretch: &Stretch<'_>, lookback: i64) {
+        let mut next = 0;
+        for (column, &at) in self.ats.iter().enumerate() {
+            next += gallop(times.part(next..times.len()), at);
+            let Some(found) = next.checked_sub(1) else { continue };
+            let (time, value) = (times.at(found), stretch.values.at(stretch.rows.start + found));
+            if time > at.saturating_sub(lookback) && value.to_bits() != STALE {
+                (self.values[column], self.mask[column]) = (value, 1);
+                if let Some(seen) = self.seen.get_mut(column) {
+                    *seen = time;
+                }
             }
         }
     }
 }
 
 /// How many times are not after a moment, of which few are expected.
-fn gallop(times: &[i64], moment: i64) -> usize {
+fn gallop(times: impl TimeSlice, moment: i64) -> usize {
     let mut step = 1;
     let mut low = 0;
     // Most often a step is about as long as samples are apart.
     while low < NEAR {
-        match times.get(low) {
-            Some(&time) if time <= moment => low += 1,
-            _ => return low,
+        if low == times.len() || times.at(low) > moment {
+            return low;
         }
+        low += 1;
     }
-    while low + step <= times.len() && times[low + step - 1] <= moment {
+    while low + step <= times.len() && times.at(low + step - 1) <= moment {
         low += step;
         step *= 2;
     }
     let high = (low + step - 1).min(times.len());
-    low + times[low..high].partition_point(|&time| time <= moment)
+    low + times.part(low..high).partition_point(|time| time <= moment)
 }

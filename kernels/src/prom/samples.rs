@@ -10,15 +10,18 @@
 //! longer runs of rows stay where they are. Of rows with one series and time the one of the last piece is the newest, if
 //! the caller says that pieces are in the order of their age; otherwise there are no `Samples`.
 
+use std::ops::Range;
+
 use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_buffer::ScalarBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arrow_ffi::{Array, ArrowArray};
+use crate::arrow_ffi::{Array, ArrowArray, refuse_nulls};
 use crate::errors::limit_exceeded;
-use crate::prom::range::{self, Room, STALE, Series};
-use crate::rows::keys::times;
+use crate::prom::range::{self, Room, STALE, Series, Stretch};
+use crate::rows::doubles::Doubles;
+use crate::rows::times::{TimeSlice, Times, TimesRef, with_times};
 
 const NOWHERE: u32 = u32::MAX;
 /// So many rows of one piece in a row are not copied where pieces are merged.
@@ -153,15 +156,18 @@ impl Places {
 #[pyclass(frozen, module = "tsdb._kernels")]
 pub struct SamplePiece {
     begin: i64,
-    times: ScalarBuffer<i64>,
-    values: ScalarBuffer<f64>,
+    times: Times,
+    values: Doubles,
 }
 
 #[pymethods]
 impl SamplePiece {
     #[new]
-    fn new(begin: i64, ts: Array, values: Array) -> PyResult<Self> {
-        let (times, values) = (times(&ts)?, values.values::<Float64Type>("values")?);
+    fn new(begin: i64, times: Times, values: Array) -> PyResult<Self> {
+        refuse_nulls(&values.0, "values")?;
+        let Some(values) = Doubles::new(&values.0) else {
+            return Err(PyTypeError::new_err(format!("values: {} are no doubles", values.0.data_type())));
+        };
         if begin < 0 || times.len() != values.len() || times.len() > NOWHERE as usize {
             return Err(PyValueError::new_err("a piece begins at a row and has a time for each value"));
         }
@@ -291,18 +297,16 @@ impl Samples {
         self.__len__()
     }
 
-    fn segment(&self, segment: Segment) -> (&[i64], &[f64]) {
+    fn segment(&self, segment: Segment) -> Stretch<'_> {
         let piece = &self.pieces[segment.piece as usize];
         let rows = segment.start as usize..segment.stop as usize;
-        (&piece.times[rows.clone()], &piece.values[rows])
+        Stretch { times: piece.times.part(rows.clone()), values: &piece.values, rows }
     }
 
     fn laid_out(&self) -> (Vec<i64>, Vec<f64>) {
         let (mut times, mut values) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
         for &segment in &self.segments {
-            let (more_times, more_values) = self.segment(segment);
-            times.extend_from_slice(more_times);
-            values.extend_from_slice(more_values);
+            self.segment(segment).append_to(&mut times, &mut values);
         }
         (times, values)
     }
@@ -319,38 +323,42 @@ impl Series for Samples {
 
     fn row<'a>(&'a self, row: usize, room: &'a mut Room) -> (&'a [i64], &'a [f64]) {
         let segments = &self.segments[self.bounds[row]..self.bounds[row + 1]];
+        let Room { times, values } = room;
         if let [one] = segments {
-            let (times, values) = self.segment(*one);
-            if !has_stale(values) {
-                return (times, values);
+            let Stretch { times: own, values: doubles, rows } = self.segment(*one);
+            if !has_stale(doubles, rows.clone()) {
+                return (own.numbers(times), doubles.part(rows, values));
             }
         }
-        room.times.clear();
-        room.values.clear();
+        times.clear();
+        values.clear();
         for &segment in segments {
-            let (times, values) = self.segment(segment);
-            if has_stale(values) {
-                let kept = times.iter().zip(values).filter(|(_, value)| value.to_bits() != STALE);
-                for (&time, &value) in kept {
-                    room.times.push(time);
-                    room.values.push(value);
+            let stretch = self.segment(segment);
+            if has_stale(stretch.values, stretch.rows.clone()) {
+                for (at, row) in stretch.rows.enumerate() {
+                    let value = stretch.values.at(row);
+                    if value.to_bits() != STALE {
+                        times.push(stretch.times.at(at));
+                        values.push(value);
+                    }
                 }
             } else {
-                room.times.extend_from_slice(times);
-                room.values.extend_from_slice(values);
+                stretch.append_to(times, values);
             }
         }
-        (&room.times, &room.values)
+        (times, values)
     }
 
-    fn stretches(&self, row: usize) -> impl Iterator<Item = (&[i64], &[f64])> {
+    fn stretches(&self, row: usize) -> impl Iterator<Item = Stretch<'_>> {
         self.segments[self.bounds[row]..self.bounds[row + 1]].iter().map(|&segment| self.segment(segment))
     }
 }
 
-/// Without leaving early, because there is hardly ever one and so several are looked at at once.
-fn has_stale(values: &[f64]) -> bool {
-    values.iter().fold(false, |found, value| found | (value.to_bits() == STALE))
+/// Without leaving early, because there is hardly ever one and so several are looked at at once. What is held as
+/// integers has none.
+fn has_stale(values: &Doubles, rows: Range<usize>) -> bool {
+    let stale = |found, value: &f64| found | (value.to_bits() == STALE);
+    values.wide_part(rows).is_some_and(|values| values.iter().fold(false, stale))
 }
 
 /// A segment on its way to its series.
@@ -377,10 +385,12 @@ fn find(
             if start >= stop || !stretches.overlaps(at, first, last) {
                 return;
             }
-            let (start, stop) = narrow(&piece.times, start as usize, stop as usize, first, last);
-            if start < stop {
-                let segment = Segment { piece: number as u32, start: start as u32, stop: stop as u32 };
-                hits.push(Hit { place, time: piece.times[start], segment });
+            let times = piece.times.part(start as usize..stop as usize);
+            let (low, high) = with_times!(times, times => narrow(times, first, last));
+            if low < high {
+                let (begin, end) = (start as u32 + low as u32, start as u32 + high as u32);
+                let segment = Segment { piece: number as u32, start: begin, stop: end };
+                hits.push(Hit { place, time: times.at(low), segment });
             }
         });
     }
@@ -451,15 +461,20 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    fn times_of(&self, segment: Segment) -> &[i64] {
-        &self.parts[segment.piece as usize].1.times[segment.start as usize..segment.stop as usize]
+    fn times_of(&self, segment: Segment) -> TimesRef<'_> {
+        self.parts[segment.piece as usize].1.times.part(segment.start as usize..segment.stop as usize)
+    }
+
+    /// The time of the first row of a segment, which is not empty.
+    fn first_of(&self, segment: Segment) -> i64 {
+        self.times_of(segment).at(0)
     }
 
     /// Adds what a series has.
     fn add(&mut self, hits: &[Hit]) -> Option<()> {
         let is_apart = hits.windows(2).all(|pair| {
             let before = pair[0].segment;
-            self.parts[before.piece as usize].1.times[before.stop as usize - 1] < pair[1].time
+            self.times_of(before).ends().is_some_and(|(_, last)| last < pair[1].time)
         });
         if is_apart {
             self.segments.extend(hits.iter().map(|hit| hit.segment));
@@ -472,17 +487,16 @@ impl Merger<'_> {
             own.stop = own.start + rows as u32;
             if rows < WHOLE_ROWS_MIN {
                 let piece = self.parts[own.piece as usize].1;
-                self.times.extend_from_slice(&piece.times[own.start as usize..own.stop as usize]);
-                self.values.extend_from_slice(&piece.values[own.start as usize..own.stop as usize]);
+                let rows = own.start as usize..own.stop as usize;
+                piece.times.part(rows.clone()).append_to(&mut self.times);
+                piece.values.append(rows, &mut self.values);
             } else {
                 copied = self.close(copied);
                 self.segments.push(own);
             }
-            let latest = self.times_of(own)[rows - 1];
+            let latest = self.times_of(own).at(rows - 1);
             for segment in &mut open {
-                if segment.start < segment.stop
-                    && self.parts[segment.piece as usize].1.times[segment.start as usize] == latest
-                {
+                if segment.start < segment.stop && self.first_of(*segment) == latest {
                     segment.start += 1;
                 }
             }
@@ -495,23 +509,22 @@ impl Merger<'_> {
 
     /// Chooses the segment whose rows are next, and how many of them; None inside if nothing is left.
     fn next_rows(&self, open: &[Segment]) -> Option<Option<(usize, usize)>> {
-        let Some(earliest) = open.iter().map(|&segment| self.times_of(segment)[0]).min() else {
+        let Some(earliest) = open.iter().map(|&segment| self.first_of(segment)).min() else {
             return Some(None);
         };
-        let is_next = |segment: &Segment| self.times_of(*segment)[0] == earliest;
+        let is_next = |segment: &Segment| self.first_of(*segment) == earliest;
         let holders = open.iter().filter(|segment| is_next(segment)).count();
         if holders > 1 && !self.last_wins {
             return None;
         }
         let held = open.iter().enumerate().filter(|(_, segment)| is_next(segment));
         let (chosen, &own) = held.max_by_key(|(_, segment)| segment.piece)?;
-        let others =
-            open.iter().filter(|segment| !is_next(segment)).map(|&segment| self.times_of(segment)[0]);
+        let others = open.iter().filter(|segment| !is_next(segment)).map(|&segment| self.first_of(segment));
         let times = self.times_of(own);
         let rows = match others.min() {
             _ if holders > 1 => 1,
             None => times.len(),
-            Some(bound) => seek(times, bound),
+            Some(bound) => times.seek(bound),
         };
         Some(Some((chosen, rows)))
     }
@@ -532,47 +545,16 @@ impl Merger<'_> {
         }
         let merged = (!self.times.is_empty()).then(|| SamplePiece {
             begin: 0,
-            times: self.times.into(),
-            values: self.values.into(),
+            times: Times::Wide(self.times.into()),
+            values: Doubles::Wide(self.values.into()),
         });
         Some((self.segments, merged))
     }
 }
 
-/// The rows of a stretch from `first` to `last`. Samples come at about even distances, so the search starts at a guess.
-fn narrow(times: &[i64], start: usize, stop: usize, first: i64, last: i64) -> (usize, usize) {
-    let stretch = &times[start..stop];
-    let low = seek(stretch, first);
-    let high = if last == i64::MAX { stretch.len() } else { low + seek(&stretch[low..], last + 1) };
-    (start + low, start + high)
-}
-
-/// How many times come before one.
-pub fn seek(times: &[i64], moment: i64) -> usize {
-    let (Some(&earliest), Some(&latest)) = (times.first(), times.last()) else { return 0 };
-    if moment <= earliest {
-        return 0;
-    }
-    if moment > latest {
-        return times.len();
-    }
-    let share = (moment - earliest) as f64 / (latest - earliest) as f64;
-    let guess = ((share * (times.len() - 1) as f64) as usize).min(times.len() - 1);
-    let mut step = 1;
-    if times[guess] < moment {
-        let mut low = guess;
-        while low + step < times.len() && times[low + step] < moment {
-            low += step;
-            step *= 2;
-        }
-        let high = (low + step).min(times.len());
-        return low + times[low..high].partition_point(|&time| time < moment);
-    }
-    let mut high = guess;
-    while high >= step && times[high - step] >= moment {
-        high -= step;
-        step *= 2;
-    }
-    let low = high.saturating_sub(step);
-    low + times[low..high].partition_point(|&time| time < moment)
+/// The rows from `first` to `last`.
+fn narrow(times: impl TimeSlice, first: i64, last: i64) -> (usize, usize) {
+    let low = times.seek(first);
+    let rest = times.part(low..times.len());
+    (low, low + if last == i64::MAX { rest.len() } else { rest.seek(last + 1) })
 }

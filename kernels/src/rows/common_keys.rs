@@ -6,15 +6,14 @@
 //! them.
 
 use arrow_array::types::Int64Type;
-use arrow_buffer::ScalarBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::arrow_ffi::{Array, ArrowArray};
+use crate::arrow_ffi::ArrowArray;
 use crate::held::Held;
-use crate::rows::keys::times;
+use crate::rows::times::{TimeSlice as _, Times, TimesRef};
 
-type Part = (Held<i64>, Held<i64>, Held<i64>, Held<i64>, Vec<usize>, Vec<Array>);
+type Part = (Held<i64>, Held<i64>, Held<i64>, Held<i64>, Vec<usize>, Vec<Times>);
 
 /// Returns of each pair of rows with one key the series and the time, and of both rows the source, the row, and the times before
 /// and after it in its range, the least and the greatest number where there is none; None if there are more than `keys_max`.
@@ -47,10 +46,10 @@ pub fn common_keys(py: Python<'_>, parts: Vec<Part>, keys_max: usize) -> PyResul
 type Pair = [i64; 10];
 
 /// The times of a source.
-struct Source {
+struct Source<'a> {
     /// The first row of each chunk.
     begins: Vec<i64>,
-    chunks: Vec<ScalarBuffer<i64>>,
+    chunks: &'a [Times],
 }
 
 /// Rows of one series.
@@ -64,12 +63,11 @@ struct Rows {
     last: i64,
 }
 
-impl Source {
-    fn new(offsets: &[i64], numbers: &[usize], chunks: &[Array]) -> PyResult<Self> {
-        let chunks = chunks.iter().map(times).collect::<PyResult<Vec<_>>>()?;
+impl<'a> Source<'a> {
+    fn new(offsets: &[i64], numbers: &[usize], chunks: &'a [Times]) -> PyResult<Self> {
         let mut begins = Vec::with_capacity(chunks.len());
         let ascend = numbers.windows(2).all(|pair| pair[0] < pair[1]) && offsets.is_sorted();
-        for (&number, chunk) in numbers.iter().zip(&chunks) {
+        for (&number, chunk) in numbers.iter().zip(chunks) {
             match offsets.get(number..number + 2) {
                 Some(&[begin, end]) if begin >= 0 && (end - begin) as usize == chunk.len() => {
                     begins.push(begin);
@@ -96,13 +94,14 @@ impl Source {
     }
 
     /// The times from a row to the end of its chunk.
-    fn rest(&self, row: i64) -> Option<&[i64]> {
+    fn rest(&self, row: i64) -> Option<TimesRef<'a>> {
         let at = self.begins.partition_point(|&begin| begin <= row).checked_sub(1)?;
-        self.chunks[at].get((row - self.begins[at]) as usize..).filter(|rest| !rest.is_empty())
+        let (first, rows) = ((row - self.begins[at]) as usize, self.chunks[at].len());
+        (first < rows).then(|| self.chunks[at].part(first..rows))
     }
 
     fn time(&self, row: i64) -> i64 {
-        self.rest(row).map_or(i64::MAX, |rest| rest[0])
+        self.rest(row).map_or(i64::MAX, |rest| rest.at(0))
     }
 
     /// The source and a row of a range, and the times around it.
@@ -127,7 +126,7 @@ impl Source {
     }
 }
 
-fn find(sources: &[Source], mut ranges: Vec<Rows>, keys_max: usize) -> Option<Vec<Pair>> {
+fn find(sources: &[Source<'_>], mut ranges: Vec<Rows>, keys_max: usize) -> Option<Vec<Pair>> {
     ranges.sort_unstable_by_key(|rows| (rows.series, rows.first));
     let mut pairs = vec![];
     for own in ranges.chunk_by(|one, other| one.series == other.series) {
@@ -146,7 +145,7 @@ fn find(sources: &[Source], mut ranges: Vec<Rows>, keys_max: usize) -> Option<Ve
 }
 
 /// Adds the rows that two ranges have of the same time; the second one does not begin before the first.
-fn compare(sources: &[Source], one: &Rows, other: &Rows, found: &mut Vec<Pair>) {
+fn compare(sources: &[Source<'_>], one: &Rows, other: &Rows, found: &mut Vec<Pair>) {
     let (source, others) = (&sources[one.source], &sources[other.source]);
     let mut left = Walk::new(source, source.seek(one, other.first), one.stop);
     let mut right = Walk::new(others, other.start, other.stop);
@@ -168,26 +167,28 @@ fn compare(sources: &[Source], one: &Rows, other: &Rows, found: &mut Vec<Pair>) 
 
 /// Goes through rows, from chunk to chunk.
 struct Walk<'a> {
-    source: &'a Source,
-    rest: &'a [i64],
+    source: &'a Source<'a>,
+    /// The times from `begin` to the end of its chunk.
+    rest: Option<TimesRef<'a>>,
+    begin: i64,
     row: i64,
     stop: i64,
 }
 
 impl<'a> Walk<'a> {
-    fn new(source: &'a Source, row: i64, stop: i64) -> Self {
-        Self { source, rest: source.rest(row).unwrap_or(&[]), row, stop }
+    fn new(source: &'a Source<'a>, row: i64, stop: i64) -> Self {
+        Self { source, rest: source.rest(row), begin: row, row, stop }
     }
 
     fn time(&self) -> Option<i64> {
-        self.rest.first().copied().filter(|_| self.row < self.stop)
+        let rest = self.rest.filter(|_| self.row < self.stop)?;
+        Some(rest.at((self.row - self.begin) as usize))
     }
 
     fn step(&mut self) {
         self.row += 1;
-        self.rest = match &self.rest[1..] {
-            [] => self.source.rest(self.row).unwrap_or(&[]),
-            rest => rest,
-        };
+        if self.rest.is_some_and(|rest| (self.row - self.begin) as usize >= rest.len()) {
+            (self.rest, self.begin) = (self.source.rest(self.row), self.row);
+        }
     }
 }

@@ -25,14 +25,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::types::{Int64Type, UInt32Type};
-use arrow_buffer::ScalarBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
 use crate::errors::limit_exceeded;
 use crate::held::Held;
-use crate::rows::keys::times;
+use crate::rows::times::{TimeSlice as _, Times, with_times};
 use cells::{Run, cut_stretch, narrow, number_cells};
 use fold::{Column, State};
 
@@ -50,7 +49,7 @@ pub struct SeriesRuns {
     ends: Vec<usize>,
     /// The rows of each chunk that its runs reach to, at least.
     lengths: Vec<usize>,
-    times: Vec<Option<ScalarBuffer<i64>>>,
+    times: Vec<Option<Times>>,
     cells: Option<usize>,
 }
 
@@ -77,14 +76,14 @@ impl SeriesRuns {
         starts: Held<i64>,
         stops: Held<i64>,
         groups: Held<i64>,
-        times_of_rows: Option<Array>,
+        times_of_rows: Option<Times>,
         within: Option<(i64, i64)>,
     ) -> PyResult<usize> {
         if self.cells.is_some() {
             return Err(PyValueError::new_err("the cells are numbered already"));
         }
         let (starts, stops, groups) = (starts.get(), stops.get(), groups.get());
-        let chunk_times = times_of_rows.as_ref().map(times).transpose()?;
+        let chunk_times = times_of_rows;
         if chunk_times.is_none() && (self.width > 0 || within.is_some()) {
             return Err(PyValueError::new_err("times: buckets and a range of time need them"));
         }
@@ -97,7 +96,9 @@ impl SeriesRuns {
             for ((&start, &stop), &group) in starts.iter().zip(stops.iter()).zip(groups.iter()) {
                 let whole = Run { start: start as u32, stop: stop as u32, cell: 0, group, bucket: 0 };
                 match &chunk_times {
-                    Some(times) => cut_stretch(runs, narrow(whole, times, first, last), times, origin, width),
+                    Some(times) => with_times!(times.all(), times => {
+                        cut_stretch(runs, narrow(whole, times, first, last), times, origin, width);
+                    }),
                     None if start < stop => runs.push(whole),
                     None => (),
                 }
@@ -131,7 +132,7 @@ impl SeriesRuns {
         groups: Held<i64>,
         offsets: Held<i64>,
         numbers: Vec<usize>,
-        times_of_rows: Option<Vec<Array>>,
+        times_of_rows: Option<Vec<Times>>,
         within: Option<(i64, i64)>,
     ) -> PyResult<Vec<usize>> {
         if self.cells.is_some() {
@@ -139,8 +140,7 @@ impl SeriesRuns {
         }
         let stretches = Stretches { starts: starts.get(), stops: stops.get(), groups: groups.get() };
         check_stretches(stretches.starts, stretches.stops, stretches.groups, i64::MAX as usize)?;
-        let chunk_times =
-            times_of_rows.map(|arrays| arrays.iter().map(times).collect::<PyResult<Vec<_>>>()).transpose()?;
+        let chunk_times = times_of_rows;
         if chunk_times.is_none() && (self.width > 0 || within.is_some()) {
             return Err(PyValueError::new_err("times: buckets and a range of time need them"));
         }
@@ -186,25 +186,32 @@ impl SeriesRuns {
     }
 
     /// Returns for each column its states, in the order in which they are asked for. A count is None if no value of the
-    /// column's chunks is null: then it is how many rows a cell has.
-    #[pyo3(signature = (columns, states, *, threads = 1))]
+    /// column's chunks is null: then it is how many rows a cell has. Of a column that has `doubles`, chunks may be held as
+    /// integers.
+    #[pyo3(signature = (columns, states, *, doubles = None, threads = 1))]
     fn aggregate(
         &self,
         py: Python<'_>,
         columns: Vec<Vec<Array>>,
         states: Vec<Vec<String>>,
+        doubles: Option<Vec<bool>>,
         threads: usize,
     ) -> PyResult<Vec<Vec<Option<ArrowArray>>>> {
         let cell_count = self.cell_count()?;
         if columns.len() != states.len() {
             return Err(PyValueError::new_err("states: there must be a list for each column"));
         }
+        let doubles = doubles.unwrap_or_else(|| vec![false; columns.len()]);
+        if doubles.len() != columns.len() {
+            return Err(PyValueError::new_err("doubles: there must be one for each column"));
+        }
         let jobs: Vec<(Column, Vec<State>)> = columns
             .iter()
             .zip(&states)
-            .map(|(chunks, names)| {
+            .zip(doubles)
+            .map(|((chunks, names), is_double)| {
                 let wanted = names.iter().map(|name| State::parse(name)).collect::<PyResult<_>>()?;
-                Ok((Column::new(chunks, &self.lengths)?, wanted))
+                Ok((Column::new(chunks, &self.lengths, is_double)?, wanted))
             })
             .collect::<PyResult<_>>()?;
         Ok(py.detach(|| self.fold_all(&jobs, cell_count, threads)))
@@ -237,8 +244,10 @@ impl SeriesRuns {
         if self.times.iter().any(Option::is_none) {
             return Err(PyValueError::new_err("times: the ends of runs need them"));
         }
-        let columns: Vec<Column> =
-            columns.iter().map(|chunks| Column::new(chunks, &self.lengths)).collect::<PyResult<_>>()?;
+        let columns: Vec<Column> = columns
+            .iter()
+            .map(|chunks| Column::new(chunks, &self.lengths, false))
+            .collect::<PyResult<_>>()?;
         Ok(py.detach(|| {
             let (chunks, rows, _) = self.find_ends(count, newest);
             columns.iter().map(|column| column.take(&chunks, &rows)).collect()
@@ -253,7 +262,7 @@ impl SeriesRuns {
         stretches: &Stretches<'_>,
         begin: i64,
         end: i64,
-        chunk_times: Option<ScalarBuffer<i64>>,
+        chunk_times: Option<Times>,
         (first, last): (i64, i64),
     ) -> usize {
         let before = self.runs.len();
@@ -269,10 +278,10 @@ impl SeriesRuns {
             }
             let whole = Run { start: start as u32, stop: stop as u32, cell: 0, group, bucket: 0 };
             match &chunk_times {
-                Some(times) => {
+                Some(times) => with_times!(times.all(), times => {
                     let wanted = narrow(whole, times, first, last);
                     cut_stretch(&mut self.runs, wanted, times, self.origin, self.width);
-                }
+                }),
                 None => self.runs.push(whole),
             }
             length = length.max(stop as usize);
@@ -327,10 +336,10 @@ impl SeriesRuns {
     fn find_ends(&self, count: usize, newest: bool) -> (Vec<u32>, Vec<u32>, Vec<i64>) {
         let mut found = (vec![u32::MAX; count], vec![0; count], vec![0; count]);
         for (chunk, (runs, times)) in self.chunks().zip(&self.times).enumerate() {
-            let Some(times) = times else { continue };
+            let Some(times) = times.as_ref().map(Times::all) else { continue };
             for run in runs {
                 let (row, cell) = (if newest { run.stop - 1 } else { run.start }, run.cell as usize);
-                let time = times[row as usize];
+                let time = times.at(row as usize);
                 let is_better = if newest { time >= found.2[cell] } else { time < found.2[cell] };
                 if found.0[cell] == u32::MAX || is_better {
                     (found.0[cell], found.1[cell], found.2[cell]) = (chunk as u32, row, time);
@@ -349,11 +358,7 @@ struct Stretches<'a> {
 }
 
 /// Returns where the chunks of some numbers begin and end.
-fn bounds_of(
-    offsets: &[i64],
-    numbers: &[usize],
-    times: Option<&[ScalarBuffer<i64>]>,
-) -> PyResult<Vec<(i64, i64)>> {
+fn bounds_of(offsets: &[i64], numbers: &[usize], times: Option<&[Times]>) -> PyResult<Vec<(i64, i64)>> {
     if times.is_some_and(|times| times.len() != numbers.len()) {
         return Err(PyValueError::new_err("numbers and times must be equally many"));
     }

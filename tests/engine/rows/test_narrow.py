@@ -74,7 +74,7 @@ def test_a_run_holds_small_integers_in_one_byte_and_reads_them_in_eight() -> Non
     assert numbers is not None
     assert numbers.equals(pa.array([3, 4], WIDE))
     assert run.pieces([0], [NUMBER])[0][0].type == WIDE
-    ((held,),) = run.pieces([0], [NUMBER], is_narrow=True)
+    ((held,),) = run.pieces_as_held([0], [NUMBER])
     assert held.type == pa.int8()
     assert run.pieces_at_hand([0], [NUMBER]) == [[held]]
 

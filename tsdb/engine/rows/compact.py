@@ -304,17 +304,15 @@ class CompactReader:
             for number in range(len(self.piece_offsets) - 1):
                 yield self._vector(number, column)
 
-    def pieces(
-        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
-    ) -> list[list[pa.Array]]:
-        found = [[as_arrow(self._vector(number, column)) for number in numbers] for column in columns]
-        if is_narrow:
-            return found
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
         kinds, time = self.schema.by_id, self.schema.time.id
         return [
             own if column == time else [widened(values, kinds[column].type) for values in own]
-            for column, own in zip(columns, found, strict=True)
+            for column, own in zip(columns, self.pieces_as_held(numbers, columns), strict=True)
         ]
+
+    def pieces_as_held(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]]:
+        return [[as_arrow(self._vector(number, column)) for number in numbers] for column in columns]
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return self._vectors.has_all(self._keys(numbers, columns))

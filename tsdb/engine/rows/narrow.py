@@ -1,4 +1,5 @@
-"""Integers of 64 bits in memory: most are small, and are held in the narrowest type that has room for all of a column.
+"""Numbers of 64 bits in memory: most integers are small, and are held in the narrowest type that has room for all of a
+column. So are the doubles of a data file if all of them are whole: percentages, counts, sizes.
 
 What is read of a column is widened again, unless the reader takes narrow values: memory is what scans wait for.
 """
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 
 WIDE = pa.int64()
 """The type whose values may be held in a narrower one."""
+DOUBLE = pa.float64()
+"""The type whose values may be held as integers."""
 
 _NARROW = ((1 << 7, pa.int8()), (1 << 15, pa.int16()), (1 << 31, pa.int32()))
 
@@ -40,6 +43,11 @@ def concat_held(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return integers in the type they were written with; everything else has it, times are numbers."""
-    is_narrow = kind == WIDE and values.type != kind
-    return values.cast(kind) if is_narrow else values
+    """Return numbers in the type they were written with; everything else has it, times are numbers."""
+    # A double that is held as an integer is the same again, however large.
+    return values.cast(kind, safe=False) if is_narrower(values, kind) else values
+
+
+def is_narrower(values: pa.Array, kind: pa.DataType) -> bool:
+    """Tell whether values of a type are held in another one."""
+    return kind in (WIDE, DOUBLE) and values.type != kind

@@ -166,21 +166,21 @@ class Run:
         known = self.schema.by_id.get(column)
         return values if known is None else widened(values, known.type)
 
-    def pieces(
-        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
-    ) -> list[list[pa.Array]]:
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        time = self.schema.time.id
+        wanted = zip(columns, self.pieces_as_held(numbers, columns), strict=True)
+        return [own if column == time else [self._widened(column, each) for each in own] for column, own in wanted]
+
+    def pieces_as_held(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]]:
         time = self.schema.time.id
         found = [pa.array(self._times) if column == time else self._fields[column] for column in columns]
-        if not is_narrow:
-            wanted = zip(columns, found, strict=True)
-            found = [values if column == time else self._widened(column, values) for column, values in wanted]
         return [[values] * len(numbers) for values in found]
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return True
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
-        return self.pieces(numbers, columns, is_narrow=True)
+        return self.pieces_as_held(numbers, columns)
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb import _kernels
 from tsdb.engine.index import RowSpan, TagTest, TextNode
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
@@ -67,8 +68,8 @@ class Source(KnownRows, Protocol):
         ...
 
 
-Held: TypeAlias = pa.Array | npt.NDArray[Any]
-"""A column as it lies in memory; kernels take both."""
+Held: TypeAlias = pa.Array | npt.NDArray[Any] | _kernels.SteppedTimes
+"""A column as it lies in memory; kernels take all of them, `as_arrow` makes one for Arrow."""
 
 
 class SourceReader(KnownRows, Protocol):
@@ -93,20 +94,21 @@ class SourceReader(KnownRows, Protocol):
 
     @property
     def holds_narrow(self) -> bool:
-        """Whether integers of 64 bits may be held in a narrower type."""
+        """Whether numbers of 64 bits may be held in a narrower type."""
         ...
 
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         """Return the type of a field as it was written, None if the source does not have it."""
         ...
 
-    def pieces(
-        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
-    ) -> list[list[pa.Array]]:
-        """Return columns, each with an array for each of some pieces, times as int64; all of them must be there.
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        """Return columns, each with an array for each of some pieces, times as int64; all of them must be there."""
+        ...
 
-        With `is_narrow`, integers of 64 bits come as they are held, which may be in a narrower type. Nothing is copied
-        that is in memory.
+    def pieces_as_held(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]]:
+        """Return the same as they are held, numbers of 64 bits perhaps in a narrower type, times perhaps as steps.
+
+        Nothing is copied that is in memory.
         """
         ...
 
@@ -115,7 +117,7 @@ class SourceReader(KnownRows, Protocol):
         ...
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
-        """Return the same as `pieces` with `is_narrow` for a kernel, if all of it is in memory; None if not."""
+        """Return the same as `pieces_as_held`, if all of it is in memory; None if not."""
         ...
 
 

@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb import _kernels
+from tsdb.arrays import as_numpy
 from tsdb.engine.rows.cache import ColumnKey
 from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import Held
 from tsdb.model import ColumnId
 
 
@@ -52,14 +55,27 @@ class CarryOver:
         return False
 
 
-def weigh(vector: Any) -> int:
+def weigh(vector: Held) -> int:
     """Return how many bytes a decoded column takes."""
-    return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
+    return int(vector.get_total_buffer_size() if isinstance(vector, pa.Array) else vector.nbytes)
 
 
-def as_arrow(vector: Any) -> pa.Array:
-    """Return a decoded column as Arrow: numbers may be held as numpy."""
-    return pa.array(vector) if isinstance(vector, np.ndarray) else vector
+def as_arrow(vector: Held) -> pa.Array:
+    """Return a decoded column as Arrow: numbers may be held as numpy, times as steps."""
+    return vector if isinstance(vector, pa.Array) else pa.array(vector)
+
+
+def hold_times(times: pa.Array) -> Held:
+    """Return times as they are held: as steps if that is shorter, else as int64."""
+    return _kernels.SteppedTimes.pack(times) or times.view(pa.int64()).to_numpy()
+
+
+def take_numbers(vector: Held, rows: Slices) -> npt.NDArray[Any]:
+    """Return rows of a decoded column of numbers without nulls."""
+    if isinstance(vector, _kernels.SteppedTimes):
+        joined = rows.coalesce()
+        return as_numpy(vector.read(joined.starts, joined.stops))
+    return rows.take(vector)
 
 
 def split_by_row_group(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:

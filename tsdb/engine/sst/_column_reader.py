@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tsdb.engine.errors import FileCorrupted, StorageUnavailable
-from tsdb.engine.rows.narrow import WIDE
+from tsdb.engine.rows.vectors import hold_times
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._input import reading
@@ -36,7 +36,7 @@ class ColumnReader:
     ) -> None:
         """`read_range` reads bytes of the file by offset and length; without it, the file is opened for that too.
 
-        With `holds_narrow`, decoded integers come in the narrowest type that has room for them. When the file is
+        With `holds_narrow`, decoded numbers come in the narrowest type that has room for them. When the file is
         damaged or cannot be read, `may_be_mended` says whether it is worth to open it once more.
         """
         self._may_be_mended = may_be_mended
@@ -66,7 +66,7 @@ class ColumnReader:
     def decode(self, row_group: int, column: ColumnId) -> Any:
         """Return one column: numbers without nulls as numpy, which kernels take at less cost, others as Arrow.
 
-        Integers of 64 bits may come in a narrower type: most of them are small, and memory is what scans wait for.
+        Numbers of 64 bits may come in a narrower type, times as steps: memory is what scans wait for.
         """
         return self._mended(lambda: self._decode(row_group, column))
 
@@ -88,8 +88,7 @@ class ColumnReader:
 
     def _decode(self, row_group: int, column: ColumnId) -> Any:
         schema = self._footer.schema
-        is_field = column in schema.by_id and column != schema.time.id
-        is_narrow = self._holds_narrow and is_field and schema.by_id[column].type == WIDE
+        is_narrow = self._holds_narrow and self._footer.is_narrow(column)
         values = self._decode_plain(row_group, column, is_narrow=is_narrow)
         if values is None:
             (values,) = self._read_stored(row_group, [column])
@@ -100,7 +99,7 @@ class ColumnReader:
         if column in (TSID, SEQUENCE, OP_TYPE):
             return values.to_numpy()
         if column == schema.time.id:
-            return values.view(pa.int64()).to_numpy()
+            return hold_times(values) if self._holds_narrow else values.view(pa.int64()).to_numpy()
         return _plain(from_storage(values, schema.by_id[column].type))
 
     def _decode_plain(self, row_group: int, column: ColumnId, *, is_narrow: bool) -> pa.Array | None:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from tsdb.engine.index import RowSpan, TagTest
 from tsdb.engine.metrics import INDEX_READ_BYTES
 from tsdb.engine.rows.cache import ColumnForm, ColumnKey
-from tsdb.engine.rows.narrow import WIDE, widened
+from tsdb.engine.rows.narrow import is_narrower, widened
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import Counters, Held, SourceFacts, Wanted
-from tsdb.engine.rows.vectors import as_arrow, split_by_row_group, weigh
+from tsdb.engine.rows.vectors import as_arrow, split_by_row_group, take_numbers, weigh
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent
@@ -148,7 +148,7 @@ class FileReader:
         if self._counters is not None:
             self._counters.add(vector_hits=1)
         first = int(footer.row_offsets[row_group])
-        return [times[start - first : stop - first]]
+        return [take_numbers(times, Slices.one(start - first, stop - first))]
 
     def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
         footer = self.footer
@@ -190,10 +190,16 @@ class FileReader:
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return self._vectors.has_all(self._keys(numbers, columns))
 
-    def pieces(
-        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
-    ) -> list[list[pa.Array]]:
-        """Return columns of row groups, times as int64; with `is_narrow` integers as they are held."""
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        """Return columns of row groups, times as int64."""
+        kinds = self.footer.schema.by_id
+        found = []
+        for column, own in zip(columns, self.pieces_as_held(numbers, columns), strict=True):
+            arrays = [as_arrow(vector) for vector in own]
+            found.append([widened(values, kinds[column].type) for values in arrays] if column in kinds else arrays)
+        return found
+
+    def pieces_as_held(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]]:
         keys = self._keys(numbers, columns)
         vectors = self._vectors.get_many(keys)
         missing = [at for at, vector in enumerate(vectors) if vector is None]
@@ -202,14 +208,7 @@ class FileReader:
                 vectors[at] = vector
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
-        found = _by_column([as_arrow(vector) for vector in vectors], len(numbers))
-        if is_narrow:
-            return found
-        kinds = self.footer.schema.by_id
-        return [
-            [widened(values, kinds[column].type) for values in own] if column in kinds else own
-            for column, own in zip(columns, found, strict=True)
-        ]
+        return _by_column(vectors, len(numbers))
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
         vectors = self._vectors.get_many(self._keys(numbers, columns))
@@ -309,13 +308,13 @@ class FileReader:
         A read of many rows of a narrow column keeps a wide one too: scans then share its memory.
         """
         vector = as_arrow(held)
-        if kind == WIDE and vector.type != kind and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
+        if is_narrower(vector, kind) and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
             wide = key._replace(form=ColumnForm.WIDE)
-            vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), weigh)
+            vector = self._vectors.get_or_load(wide, lambda: widened(vector, kind), weigh)
         return widened(rows.take_arrow(vector), kind)
 
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-        pieces = [part.take(vector) for _, vector, part in self._along(footer, column, rows)]
+        pieces = [take_numbers(vector, part) for _, vector, part in self._along(footer, column, rows)]
         if not pieces:
             return np.empty(0, dtype=kind)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

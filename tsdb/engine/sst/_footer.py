@@ -22,6 +22,7 @@ from pyarrow import types
 
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.ranges import read_range
+from tsdb.engine.rows.narrow import WIDE
 from tsdb.engine.sst._columns import SEQUENCE, leaves_by_id
 from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._plain import PlainLeaf, find_plain
@@ -73,6 +74,13 @@ class Footer:
         plain = self.plain.get(column)
         is_stored_so = plain is not None and types.is_int64(plain.type)
         return is_stored_so and types.is_float64(self.schema.by_id[column].type)
+
+    def is_narrow(self, column: ColumnId) -> bool:
+        """Whether a column is a field of whole numbers of 64 bits, which mostly fit into fewer."""
+        known = self.schema.by_id.get(column)
+        if known is None or known is self.schema.time:
+            return False
+        return known.type == WIDE or self.is_whole(column)
 
     @property
     def nbytes(self) -> int:

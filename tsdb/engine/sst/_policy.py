@@ -2,7 +2,7 @@
 
 | policy    | used by                 | decoded columns                | footer and series block             |
 |-----------|-------------------------|--------------------------------|-------------------------------------|
-| `Cached`  | queries                 | in the cache, integers narrow  | in the cache                        |
+| `Cached`  | queries                 | in the cache, numbers narrow   | in the cache                        |
 | `Passing` | flushes and compactions | the last row group of each one | from the cache if there, never kept |
 """
 
@@ -40,7 +40,7 @@ class CachePolicy(Protocol):
     pages: Pages | None
     """Columns as they are stored."""
     holds_narrow: bool
-    """Whether integers of 64 bits are held in the narrowest type that has room for them."""
+    """Whether numbers of 64 bits are held in the narrowest type that has room for them, and times as steps."""
 
     def footer(self, content: FileContent) -> Footer: ...
 

@@ -1,5 +1,7 @@
 //! Runs, cut where the bucket of time changes, and the cells they belong to.
 
+use crate::rows::times::TimeSlice;
+
 /// Neighbouring rows of one chunk that are of one group and one bucket.
 #[derive(Clone, Copy)]
 pub struct Run {
@@ -15,54 +17,20 @@ const PLACES_PER_RUN: i128 = 4;
 const PLACES_MIN: i128 = 4096;
 
 /// Leaves of a stretch, whose times ascend, the rows from `first` to `last`.
-pub fn narrow(whole: Run, times: &[i64], first: i64, last: i64) -> Run {
+pub fn narrow(whole: Run, times: impl TimeSlice, first: i64, last: i64) -> Run {
     let (start, stop) = (whole.start as usize, whole.stop as usize);
-    if start == stop || (times[start] >= first && times[stop - 1] <= last) {
+    if start == stop || (times.at(start) >= first && times.at(stop - 1) <= last) {
         return whole;
     }
-    let stretch = &times[start..stop];
-    let low = find_time(stretch, first);
-    let rest = &stretch[low..];
-    let high = low + last.checked_add(1).map_or(rest.len(), |end| find_time(rest, end));
+    let stretch = times.part(start..stop);
+    let low = stretch.seek(first);
+    let rest = stretch.part(low..stretch.len());
+    let high = low + last.checked_add(1).map_or(rest.len(), |end| rest.seek(end));
     Run { start: (start + low) as u32, stop: (start + high) as u32, ..whole }
 }
 
-/// Returns the first row that is not before a time. Measurements come in even steps, so it is looked for where it would
-/// be then, and around that.
-fn find_time(times: &[i64], time: i64) -> usize {
-    let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return 0 };
-    if first >= time {
-        return 0;
-    }
-    if last < time {
-        return times.len();
-    }
-    // From here on times[low] < time <= times[high]; distances fit 64 bits without a sign.
-    let (mut low, mut high) = (0, times.len() - 1);
-    let distance = |from: i64, to: i64| to.wrapping_sub(from) as u64 as f64;
-    let guess = (distance(first, time) / distance(first, last) * high as f64) as usize;
-    let guess = guess.clamp(1, high);
-    let mut reach = 1;
-    if times[guess] < time {
-        low = guess;
-        while low + reach < high && times[low + reach] < time {
-            low += reach;
-            reach *= 2;
-        }
-        high = high.min(low + reach);
-    } else {
-        high = guess;
-        while high > low + reach && times[high - reach] >= time {
-            high -= reach;
-            reach *= 2;
-        }
-        low = low.max(high.saturating_sub(reach));
-    }
-    low + 1 + times[low + 1..high].partition_point(|&each| each < time)
-}
-
 /// Cuts a stretch of rows into runs; without a width it is one.
-pub fn cut_stretch(runs: &mut Vec<Run>, whole: Run, times: &[i64], origin: i64, width: i64) {
+pub fn cut_stretch(runs: &mut Vec<Run>, whole: Run, times: impl TimeSlice, origin: i64, width: i64) {
     if width == 0 {
         if whole.start < whole.stop {
             runs.push(whole);
@@ -75,8 +43,8 @@ pub fn cut_stretch(runs: &mut Vec<Run>, whole: Run, times: &[i64], origin: i64, 
     while start < stop {
         // Measurements come in even steps: mostly the next row is of the next bucket, which needs no division.
         let (bucket, end) = match following {
-            Some((bucket, end)) if times[start] < end => (bucket, Some(end)),
-            _ => bucket_of(times[start], origin, width),
+            Some((bucket, end)) if times.at(start) < end => (bucket, Some(end)),
+            _ => bucket_of(times.at(start), origin, width),
         };
         let until = match end {
             Some(end) => find_end(times, start, stop, end, step),
@@ -98,16 +66,16 @@ fn bucket_of(time: i64, origin: i64, width: i64) -> (i64, Option<i64>) {
 }
 
 /// Returns the first row from `start` whose time is not before `end`; `step` is a guess how far away it is.
-fn find_end(times: &[i64], start: usize, stop: usize, end: i64, step: usize) -> usize {
+fn find_end(times: impl TimeSlice, start: usize, stop: usize, end: i64, step: usize) -> usize {
     let guess = (start + step).min(stop);
     let (mut low, mut high) = (start + 1, stop);
-    if times[guess - 1] < end {
-        if guess == stop || times[guess] >= end {
+    if times.at(guess - 1) < end {
+        if guess == stop || times.at(guess) >= end {
             return guess;
         }
         low = guess + 1;
         let mut reach = step;
-        while low + reach < stop && times[low + reach] < end {
+        while low + reach < stop && times.at(low + reach) < end {
             low += reach + 1;
             reach *= 2;
         }
@@ -116,7 +84,7 @@ fn find_end(times: &[i64], start: usize, stop: usize, end: i64, step: usize) -> 
         high = high.min(guess);
     }
     low = low.min(high);
-    low + times[low..high].partition_point(|&time| time < end)
+    low + times.part(low..high).partition_point(|time| time < end)
 }
 
 /// Gives every run the number of its cell; returns group and bucket of each cell, ascending.

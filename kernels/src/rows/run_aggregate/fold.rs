@@ -1,5 +1,7 @@
 //! Columns folded into states, cell by cell.
 
+use std::ops::Range;
+
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
@@ -13,6 +15,7 @@ use pyo3::prelude::*;
 
 use super::cells::Run;
 use crate::arrow_ffi::{Array, ArrowArray};
+use crate::rows::doubles::Doubles;
 
 /// A run of fewer values is added one after the other; a longer one in lanes, which takes a fourth of the time.
 const LANES_MIN: usize = 32;
@@ -51,6 +54,7 @@ impl State {
 /// A type of values, and how they are added and compared.
 pub trait Number: ArrowNativeType + PartialOrd + Sync {
     type Wide: ArrowPrimitiveType;
+    type Store: Store<Self>;
     fn add(
         sum: <Self::Wide as ArrowPrimitiveType>::Native,
         values: &[Self],
@@ -60,6 +64,43 @@ pub trait Number: ArrowNativeType + PartialOrd + Sync {
     /// The least or greatest of some values, at least one.
     fn extreme(values: &[Self], greatest: bool) -> Self;
     fn is_before(self, other: Self) -> bool;
+}
+
+/// The values of a chunk as they are held.
+pub trait Store<N>: Sync {
+    /// Takes an array that can be held so.
+    fn of(data: &ArrayData) -> Self;
+    fn at(&self, row: usize) -> N;
+    /// Some values, where they lie or in a room.
+    fn part<'a>(&'a self, rows: Range<usize>, room: &'a mut Vec<N>) -> &'a [N];
+}
+
+impl<N: ArrowNativeType> Store<N> for ScalarBuffer<N> {
+    fn of(data: &ArrayData) -> Self {
+        Self::new(data.buffers()[0].clone(), data.offset(), data.len())
+    }
+
+    fn at(&self, row: usize) -> N {
+        self[row]
+    }
+
+    fn part<'a>(&'a self, rows: Range<usize>, _: &'a mut Vec<N>) -> &'a [N] {
+        &self[rows]
+    }
+}
+
+impl Store<f64> for Doubles {
+    fn of(data: &ArrayData) -> Self {
+        Self::new(data).expect("the column has looked at the type")
+    }
+
+    fn at(&self, row: usize) -> f64 {
+        self.at(row)
+    }
+
+    fn part<'a>(&'a self, rows: Range<usize>, room: &'a mut Vec<f64>) -> &'a [f64] {
+        self.part(rows, room)
+    }
 }
 
 /// Folds values in lanes that know nothing of each other.
@@ -104,6 +145,7 @@ macro_rules! integer {
     ($native:ty, $wide:ty, $total:expr, $lanes:expr, $add:expr) => {
         impl Number for $native {
             type Wide = $wide;
+            type Store = ScalarBuffer<Self>;
 
             fn add(
                 sum: <$wide as ArrowPrimitiveType>::Native,
@@ -209,9 +251,10 @@ integer!(u32, UInt64Type, total_of_narrow, LANES, add_wide!(u32, u64));
 integer!(u64, UInt64Type, total_of_unsigned, LANES, add_wide!(u64, u64));
 
 macro_rules! float {
-    ($native:ty) => {
+    ($native:ty, $store:ty) => {
         impl Number for $native {
             type Wide = Float64Type;
+            type Store = $store;
 
             fn add(sum: f64, values: &[Self]) -> f64 {
                 add_floats(sum, values)
@@ -256,8 +299,8 @@ macro_rules! float {
     };
 }
 
-float!(f32);
-float!(f64);
+float!(f32, ScalarBuffer<f32>);
+float!(f64, Doubles);
 
 /// The chunks of one column.
 pub enum Column {
@@ -275,8 +318,8 @@ pub enum Column {
 
 impl Column {
     /// Reads one array per chunk, all of one type and long enough; a time is read as its number. Signed integers may be
-    /// of several types: the widest has room for all.
-    pub fn new(arrays: &[Array], lengths: &[usize]) -> PyResult<Self> {
+    /// of several types: the widest has room for all. Doubles may be held as integers.
+    pub fn new(arrays: &[Array], lengths: &[usize], is_double: bool) -> PyResult<Self> {
         if arrays.len() != lengths.len() {
             return Err(PyValueError::new_err(format!(
                 "columns: {} arrays for {} chunks",
@@ -284,23 +327,26 @@ impl Column {
                 lengths.len()
             )));
         }
+        if let Some((array, length)) =
+            arrays.iter().zip(lengths).find(|(array, length)| array.0.len() < **length)
+        {
+            return Err(PyValueError::new_err(format!("columns: {} rows, expected {length}", array.0.len())));
+        }
+        if is_double {
+            if let Some(other) = arrays.iter().find(|array| Doubles::new(&array.0).is_none()) {
+                return Err(PyTypeError::new_err(format!("columns: {} are no doubles", other.0.data_type())));
+            }
+            return Ok(Self::F64(Chunks::of(arrays)));
+        }
         let widened = widen_alike(arrays);
         let arrays = widened.as_deref().unwrap_or(arrays);
         let Some(first) = arrays.first() else { return Ok(Self::I64(Chunks(vec![]))) };
-        for (array, &length) in arrays.iter().zip(lengths) {
-            if array.0.data_type() != first.0.data_type() {
-                return Err(PyTypeError::new_err(format!(
-                    "columns: chunks of {} and of {}",
-                    first.0.data_type(),
-                    array.0.data_type()
-                )));
-            }
-            if array.0.len() < length {
-                return Err(PyValueError::new_err(format!(
-                    "columns: {} rows, expected {length}",
-                    array.0.len()
-                )));
-            }
+        if let Some(other) = arrays.iter().find(|array| array.0.data_type() != first.0.data_type()) {
+            return Err(PyTypeError::new_err(format!(
+                "columns: chunks of {} and of {}",
+                first.0.data_type(),
+                other.0.data_type()
+            )));
         }
         Ok(match first.0.data_type() {
             DataType::Int8 => Self::I8(Chunks::of(arrays)),
@@ -385,7 +431,11 @@ where
     PrimitiveArray::<F>::from(data.clone()).unary::<_, T>(T::Native::from).into_data()
 }
 
-pub struct Chunks<T: ArrowPrimitiveType>(Vec<(ScalarBuffer<T::Native>, Option<NullBuffer>)>);
+type Chunk<N> = (<N as Number>::Store, Option<NullBuffer>);
+
+pub struct Chunks<T: ArrowPrimitiveType>(Vec<Chunk<T::Native>>)
+where
+    T::Native: Number;
 
 impl<T: ArrowPrimitiveType> Chunks<T>
 where
@@ -394,17 +444,16 @@ where
     fn of(arrays: &[Array]) -> Self {
         let read = |array: &Array| {
             let data = &array.0;
-            let values = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
-            (values, data.nulls().filter(|nulls| nulls.null_count() > 0).cloned())
+            (Store::of(data), data.nulls().filter(|nulls| nulls.null_count() > 0).cloned())
         };
         Self(arrays.iter().map(read).collect())
     }
 
     fn take(&self, chunks: &[u32], rows: &[u32]) -> ArrowArray {
         let places = || chunks.iter().zip(rows).map(|(&chunk, &row)| (&self.0[chunk as usize], row as usize));
-        let values: ScalarBuffer<T::Native> = places().map(|((values, _), row)| values[row]).collect();
+        let values: ScalarBuffer<T::Native> = places().map(|((values, _), row)| values.at(row)).collect();
         let has_nulls = self.0.iter().any(|(_, nulls)| nulls.is_some());
-        let is_valid = |((_, nulls), row): (&(ScalarBuffer<T::Native>, Option<NullBuffer>), usize)| {
+        let is_valid = |((_, nulls), row): (&Chunk<T::Native>, usize)| {
             nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
         };
         let nulls = has_nulls.then(|| places().map(is_valid).collect::<NullBuffer>());
@@ -469,14 +518,15 @@ where
 
     /// Hands over the values of every run, without nulls: in several pieces where nulls lie between.
     fn each(&self, runs: &[&[Run]], mut take: impl FnMut(usize, &[T::Native])) {
+        let mut room = Vec::new();
         for (runs, (values, nulls)) in runs.iter().zip(&self.0) {
             for run in *runs {
                 let (start, stop) = (run.start as usize, run.stop as usize);
                 match nulls {
-                    None => take(run.cell as usize, &values[start..stop]),
+                    None => take(run.cell as usize, values.part(start..stop, &mut room)),
                     Some(nulls) => {
                         for (low, high) in nulls.inner().slice(start, stop - start).set_slices() {
-                            take(run.cell as usize, &values[start + low..start + high]);
+                            take(run.cell as usize, values.part(start + low..start + high, &mut room));
                         }
                     }
                 }

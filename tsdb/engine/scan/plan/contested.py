@@ -171,5 +171,5 @@ def _read_times(part: Part, starts: Positions, stops: Positions) -> tuple[Positi
     numbers, _ = _kernels.touched_chunks(starts, stops, offsets)
     if not numbers:
         return offsets, [], []
-    (times,) = source.pieces_at_hand(numbers, columns) or source.pieces(numbers, columns)
+    (times,) = source.pieces_at_hand(numbers, columns) or source.pieces_as_held(numbers, columns)
     return offsets, numbers, times

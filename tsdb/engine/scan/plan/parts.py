@@ -145,7 +145,7 @@ def _narrow_in_pieces(
     offsets = source.piece_offsets
     numbers, _ = _kernels.touched_chunks(starts, stops, offsets)
     runs = _kernels.SeriesRuns(runs_max=len(starts) + len(offsets))
-    (times,) = source.pieces(numbers, [source.schema.time.id])
+    (times,) = source.pieces_as_held(numbers, [source.schema.time.id])
     added = runs.add_chunks(starts, stops, np.arange(len(starts)), offsets, numbers, times, (first, last))
     begins = offsets[[number for number, count in zip(numbers, added, strict=True) if count]]
     where = pa.array(runs.cells()[0]).to_numpy()

@@ -29,7 +29,7 @@ from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.rows.run import Run
 from tsdb.engine.rows.series import SeriesBlock, conform_series
-from tsdb.engine.rows.source import Source, SourceReader, finds_series
+from tsdb.engine.rows.source import Held, Source, SourceReader, finds_series
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.model import Column, ColumnId, RegionSchema, SeriesTable, TimeRange, group_series
@@ -304,10 +304,11 @@ def _pieces_of(
     rows = int((begins[1:] - begins[:-1])[touched].sum())
     if layout.stored_type(source, column.id) != column.type or rows > rows_max:
         return None
-    times, values = source.pieces(touched, [layout.time, column.id])
+    times, values = source.pieces_as_held(touched, [layout.time, column.id])
     pieces = [_piece(int(begins[number]), *each) for number, *each in zip(touched, times, values, strict=True)]
     return None if None in pieces else [piece for piece in pieces if piece is not None]
 
 
-def _piece(begin: int, times: pa.Array, values: pa.Array) -> _kernels.SamplePiece | None:
-    return None if values.null_count else _kernels.SamplePiece(begin, times, values)
+def _piece(begin: int, times: Held, values: Held) -> _kernels.SamplePiece | None:
+    has_nulls = isinstance(values, pa.Array) and values.null_count
+    return None if has_nulls else _kernels.SamplePiece(begin, times, values)

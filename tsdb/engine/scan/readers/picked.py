@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.engine.rows.narrow import WIDE
+from tsdb.engine.rows.narrow import DOUBLE, WIDE, widened
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import SourceReader, read_field
+from tsdb.engine.rows.source import Held, SourceReader, read_field
+from tsdb.engine.rows.vectors import as_arrow
 from tsdb.engine.scan.filters.compare import FLIPPED, Value
 from tsdb.engine.scan.filters.evaluate import CONNECTIVES, evaluate
 from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref
@@ -36,6 +37,8 @@ _PIECES_MAX = 8
 _ROWS_AIM = 32_768
 """So many rows are a block: enough for several threads to make text of, while the next ones are picked."""
 _OF_ONE = frozenset({"is_in", "is_null", "is_valid"})
+_KINDS: dict[pa.DataType, _kernels.RowsKind] = {WIDE: "int64", DOUBLE: "float64"}
+"""What is held in a narrower type is taken in its own."""
 
 
 def can_pick(part: Part, schema: RegionSchema, checks: Sequence[Check]) -> bool:
@@ -125,7 +128,9 @@ def _pick_rows(
     number of the row range of each of these.
     """
     names = sorted(frozenset().union(*(check.names for check in checks)))
-    columns = source.pieces(numbers[:_PIECES_MAX], [schema.by_name[name].id for name in names], is_narrow=True)
+    wanted = [schema.by_name[name] for name in names]
+    held = source.pieces_as_held(numbers[:_PIECES_MAX], [column.id for column in wanted])
+    columns = [[_compared(each, column) for each in own] for own, column in zip(held, wanted, strict=True)]
     looked_at = count = picked = 0
     found: list[Positions] = []
     owners: list[Positions] = []
@@ -146,6 +151,12 @@ def _pick_rows(
         if picked >= rows_aim:
             break
     return count, looked_at, np.concatenate(found), np.concatenate(owners)
+
+
+def _compared(held: Held, column: Column) -> pa.Array:
+    """Return a column of a piece as checks compare it: integers as they are held, everything else in its own type."""
+    values = as_arrow(held)
+    return values if column.type == WIDE else widened(values, column.type)
 
 
 def _mask(checks: Sequence[Check], frame: _PieceFrame, length: int) -> pa.Array:
@@ -183,7 +194,7 @@ class PickedBlock:
         return numbers, places
 
     def times(self) -> npt.NDArray[np.int64]:
-        (found,) = self._take([self._source.schema.time.id], [True])
+        (found,) = self._take([self._source.schema.time.id], [WIDE])
         times: npt.NDArray[np.int64] = found.to_numpy()
         return times
 
@@ -195,23 +206,24 @@ class PickedBlock:
         stored = [source.stored_type(column.id) == column.type for column in columns]
         is_plain = [known and is_number(column.type) for known, column in zip(stored, columns, strict=True)]
         plain = [column for column, known in zip(columns, is_plain, strict=True) if known]
-        taken = iter(self._take([column.id for column in plain], [column.type == WIDE for column in plain]))
+        taken = iter(self._take([column.id for column in plain], [column.type for column in plain]))
         return [
             _viewed(next(taken), column.type) if known else self._read_other(column, is_stored=is_stored)
             for column, known, is_stored in zip(columns, is_plain, stored, strict=True)
         ]
 
-    def _take(self, columns: Sequence[ColumnId], wide: list[bool]) -> list[pa.Array]:
+    def _take(self, columns: Sequence[ColumnId], types: Sequence[pa.DataType]) -> list[pa.Array]:
         """Read columns of numbers."""
         numbers, places = self._in_pieces
-        pieces = self._source.pieces(numbers, columns, is_narrow=True) if numbers else [[] for _ in columns]
-        return [pa.array(taken) for taken in _kernels.take_rows(pieces, places, wide)]
+        pieces = self._source.pieces_as_held(numbers, columns) if numbers else [[] for _ in columns]
+        kinds = [_KINDS.get(kind, "own") for kind in types]
+        return [pa.array(taken) for taken in _kernels.take_rows(pieces, places, kinds)]
 
     def _read_other(self, column: Column, *, is_stored: bool) -> pa.Array:
         numbers, places = self._in_pieces
         if not is_stored or not numbers:
             return read_field(self._source, column, Slices(self._places, self._places + 1))
-        (pieces,) = self._source.pieces(numbers, [column.id], is_narrow=True)
+        (pieces,) = self._source.pieces(numbers, [column.id])
         return pa.concat_arrays([piece.take(own) for piece, own in zip(pieces, places, strict=True)])
 
     def select(self, chosen: Positions) -> PickedBlock:

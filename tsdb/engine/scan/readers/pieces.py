@@ -18,6 +18,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.arrays import as_numpy
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.narrow import DOUBLE
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.source import Held, SourceReader
 from tsdb.engine.scan.cells.run_query import Cells, Ends, RunQuery, State, Values
@@ -82,16 +83,19 @@ class _Chunks:
     numbers: list[int]
     columns: dict[str, list[Held]] = field(default_factory=dict)
 
-    def read(self, numbers: Sequence[int], names: Sequence[str], *, is_narrow: bool = False) -> list[list[pa.Array]]:
-        """Return columns in the types of the table, or as they are held, with one array for each piece."""
+    def read(self, numbers: Sequence[int], names: Sequence[str]) -> list[list[pa.Array]]:
+        """Return columns in the types of the table, with one array for each piece."""
         found = [self.schema.by_name[name] for name in names]
-        arrays = self.source.pieces(numbers, [column.id for column in found], is_narrow=is_narrow)
-        if is_narrow:
-            return arrays
+        arrays = self.source.pieces(numbers, [column.id for column in found])
         return [
             [values.view(column.type) for values in pieces] if column is self.schema.time else pieces
             for column, pieces in zip(found, arrays, strict=True)
         ]
+
+    def hold(self, names: Sequence[str]) -> None:
+        """Keep columns of the pieces, as they are held."""
+        found = self.source.pieces_as_held(self.numbers, [self.schema.by_name[name].id for name in names])
+        self.columns = dict(zip(names, found, strict=True))
 
 
 class PieceBatch:
@@ -187,13 +191,12 @@ class PieceBatch:
     def _add(self, part: Part, schema: RegionSchema, groups: Positions, numbers: list[int], offsets: Positions) -> None:
         source, query = part.source, self._query
         needs_times = query.needs_times or not part.is_inside
-        times = source.pieces(numbers, [schema.time.id])[0] if needs_times else None
+        times = source.pieces_as_held(numbers, [schema.time.id])[0] if needs_times else None
         added = self._add_runs(part, groups, numbers, offsets, times)
         kept = [number for number, count in zip(numbers, added, strict=True) if count]
         if kept:
             chunks = _Chunks(source, schema, kept)
-            names = list(query.states)
-            chunks.columns = dict(zip(names, chunks.read(kept, names, is_narrow=True), strict=True)) if names else {}
+            chunks.hold(list(query.states))
             self._chunks.append(chunks)
 
     def finish(self) -> Iterator[Cells]:
@@ -202,7 +205,8 @@ class PieceBatch:
             held, runs, query = self._chunks, self._runs, self._query
             self._statistics.pieces += sum(len(chunks.numbers) for chunks in held)
             columns = {name: [values for chunks in held for values in chunks.columns[name]] for name in query.states}
-            yield make_cells(runs, query, columns, _Ends(runs, held), threads=self._threads)
+            doubles = [held[0].schema.by_name[name].type == DOUBLE for name in query.states]
+            yield make_cells(runs, query, columns, _Ends(runs, held), doubles=doubles, threads=self._threads)
         self._clear()
 
 
@@ -265,12 +269,16 @@ def make_cells(
     columns: dict[str, list[Held]],
     read: ReadChunk,
     *,
+    doubles: list[bool] | None = None,
     threads: int,
 ) -> Cells:
-    """Number the cells of runs and compute their states; `read` is for the ends of cells."""
+    """Number the cells of runs and compute their states; `read` is for the ends of cells.
+
+    Chunks of a column that has `doubles` may be held as integers.
+    """
     groups, buckets = runs.cells()
     rows = as_numpy(runs.rows())
-    found = runs.aggregate([columns[name] for name in query.states], query.asked, threads=threads)
+    found = runs.aggregate([columns[name] for name in query.states], query.asked, doubles=doubles, threads=threads)
     states: dict[State, Values] = {}
     for names, arrays in zip(query.answered, found, strict=True):
         for state, array in zip(names, arrays, strict=True):

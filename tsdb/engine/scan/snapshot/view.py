@@ -183,10 +183,11 @@ class ViewReader:
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         return self._rows.stored_type(column)
 
-    def pieces(
-        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
-    ) -> list[list[pa.Array]]:
-        return self._rows.pieces(numbers, columns, is_narrow=is_narrow)
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        return self._rows.pieces(numbers, columns)
+
+    def pieces_as_held(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]]:
+        return self._rows.pieces_as_held(numbers, columns)
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return self._rows.has_pieces(numbers, columns)
