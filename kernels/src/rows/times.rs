@@ -196,39 +196,74 @@ impl Times {
         }
     }
 
-    /// Returns times as steps; None if they would not be shorter, or cannot be told apart by floats.
+    /// Returns times as steps; None if they would not be shorter.
     fn stepped(times: &[i64]) -> Option<Self> {
-        let (&first, &last) = (times.iter().min()?, times.iter().max()?);
-        let span = last.checked_sub(first).filter(|&span| span < 1 << f64::MANTISSA_DIGITS)?;
-        let step = common_step(times, first);
-        // Both are whole and below 2^53, and so is what comes out: a division of floats is exact, and quick.
-        let count = |time: i64| (time - first) as f64 / step as f64;
+        let Pace { first, last, step } = Pace::of(times)?;
+        let span = last.checked_sub(first).filter(|&span| span < ROUND_BITS)?;
+        let share = 1.0 / step as f64;
         if span / step <= i64::from(u16::MAX) {
-            let counts = times.iter().map(|&time| count(time) as u16).collect();
+            let counts = times.iter().map(|&time| count_steps(time - first, share) as u16).collect();
             return Some(Self::Narrow(Steps { first, step, counts }));
         }
         (span / step <= i64::from(u32::MAX)).then(|| {
-            let counts = times.iter().map(|&time| count(time) as u32).collect();
+            let counts = times.iter().map(|&time| count_steps(time - first, share) as u32).collect();
             Self::Middle(Steps { first, step, counts })
         })
     }
 }
 
-/// The greatest step in which times follow each other, of which none is before `first`.
-fn common_step(times: &[i64], first: i64) -> i64 {
-    let (mut step, mut before, mut usual) = (0, first, 0);
-    for &time in times {
-        let distance = (time - before).abs();
-        before = time;
-        if distance != usual && step != 1 {
-            step = common_divisor(distance, step);
-            usual = distance;
-        }
-    }
-    step.max(1)
+/// The bits of the double 2^52: what is between it and the next power of two are all whole numbers.
+const ROUND: u64 = 0x4330_0000_0000_0000;
+const ROUND_BITS: i64 = 1 << 52;
+
+/// Divides a distance below 2^52, of which `share` is one part, in a way that compiles to what works on several at once:
+/// low bits of doubles are integers. The number of steps is below 2^32, so that rounding takes away the error of `share`.
+#[inline]
+fn count_steps(distance: i64, share: f64) -> u64 {
+    let whole = f64::from_bits(ROUND | distance as u64) - ROUND_BITS as f64;
+    (whole * share + ROUND_BITS as f64).to_bits()
 }
 
-fn common_divisor(mut one: i64, mut other: i64) -> i64 {
+/// The least and the greatest of times, and the greatest step in which they follow each other.
+struct Pace {
+    first: i64,
+    last: i64,
+    step: i64,
+}
+
+impl Pace {
+    fn of(times: &[i64]) -> Option<Self> {
+        let &start = times.first()?;
+        let (mut first, mut last, mut step, mut usual, mut before) = (start, start, 0, 0, start);
+        for part in times.chunks(EVEN) {
+            let is_even = part[0].wrapping_sub(before) == usual
+                && part.windows(2).fold(0, |other, pair| other | (pair[1].wrapping_sub(pair[0]) ^ usual))
+                    == 0;
+            if is_even {
+                // Distances are as before, so that the ends are the least and the greatest.
+                before = part[part.len() - 1];
+                first = first.min(part[0]).min(before);
+                last = last.max(part[0]).max(before);
+                continue;
+            }
+            for &time in part {
+                let distance = time.wrapping_sub(before);
+                before = time;
+                (first, last) = (first.min(time), last.max(time));
+                if distance != usual && step != 1 {
+                    step = common_divisor(distance.unsigned_abs(), step);
+                    usual = distance;
+                }
+            }
+        }
+        Some(Self { first, last, step: i64::try_from(step.max(1)).ok()? })
+    }
+}
+
+/// So many times are looked at together for whether they come in even steps.
+const EVEN: usize = 128;
+
+fn common_divisor(mut one: u64, mut other: u64) -> u64 {
     while other != 0 {
         (one, other) = (other, one % other);
     }
