@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from tsdb.memory import LEAST_SHARE, SHARES, MemoryKeeper, MemoryOwner, MemoryReport, MemoryUse
 from tsdb.processes.allocator import IDLE_PART, Waste, free_bytes, give_back
+from tsdb.processes.code_pages import CodePages
 from tsdb.processes.resident import resident_bytes, tree_bytes
 from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Size
@@ -142,20 +143,21 @@ class MemoryGovernor:
                 await self._task
 
     async def _watch(self) -> None:
-        free = _FreeMemory()
+        free, code = _FreeMemory(), CodePages()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self._look_and_return(free)
+                await self._look_and_return(free, code)
             except Exception:  # noqa: BLE001 - without this watch the server has no limit
                 _log.exception("memory could not be checked")
 
-    async def _look_and_return(self, free: _FreeMemory) -> None:
+    async def _look_and_return(self, free: _FreeMemory, code: CodePages) -> None:
         """Compare what is held with the limit; now and then, and when it is tight, return what is free."""
         is_shrunk = self.look()
         is_due = free.is_next()
         if is_due:
             await asyncio.to_thread(self.compare)
+            await asyncio.to_thread(code.release_if_grown)
             is_due = free.is_worth_returning()
         if is_shrunk:
             gc.collect()  # an error may hold what its query has read
