@@ -112,7 +112,12 @@ class Standalone:
         vector_bytes = min(VECTOR_BYTES_MAX, int(self._config.mito.vector_cache_size) // 2 // count)
         if vector_bytes < VECTOR_BYTES_MIN:
             return None
-        return FastWorkers(self._forker, FastWorkerProgram(vector_bytes), count)
+        return FastWorkers(self._forker, FastWorkerProgram(vector_bytes), count, on_look=self._drop_copies)
+
+    def _drop_copies(self) -> None:
+        """Columns that fast workers have decoded need not be here as well, unless queries that run here use them."""
+        if self._open is not None:
+            self._open.engine.memory.drop_unused_columns()
 
     def examples(self, url: str) -> list[str]:
         return self._protocols.examples(url)

@@ -24,6 +24,10 @@ class EngineMemory:
         yield MemoryUse("merges", merges.used, merges.bytes_max)
         yield MemoryUse("series_registers", self._registers.nbytes, self._registers.bytes_max)
 
+    def drop_unused_columns(self) -> None:
+        """Forget decoded columns that nobody here has used since the last call."""
+        self._context.caches.vectors.drop_unused()
+
     def limit_memory(self, share: float) -> None:
         self._context.caches.limit_to(share)
         self._registers.limit_to(share)

@@ -156,9 +156,25 @@ def test_shrinking_frees_what_is_used_least() -> None:
     assert cache.statistics().bytes == 40
 
 
+def test_what_is_not_used_between_two_looks_is_dropped() -> None:
+    cache: ByteCache[str, str] = ByteCache(100, "c")
+    for key in "abcc":
+        get(cache, key)
+    assert cache.drop_unused() == 0
+    get(cache, "a")
+    get(cache, "d")
+    assert cache.drop_unused() == 20
+    assert [is_cached(cache, key) for key in "ad"] == [True, True]
+    assert cache.drop_unused() == 0
+    assert cache.drop_unused() == 20
+    assert cache.statistics().entries == 0
+
+
 @given(
     st.integers(1, 200),
-    st.lists(st.tuples(st.sampled_from("abcdefghijkl"), st.integers(0, 60), st.sampled_from(["get", "put", "drop"]))),
+    st.lists(
+        st.tuples(st.sampled_from("abcdefghijkl"), st.integers(0, 60), st.sampled_from(["get", "put", "drop", "look"]))
+    ),
 )
 def test_bytes_are_counted_and_bounded_whatever_happens(capacity: int, steps: list[tuple[str, int, str]]) -> None:
     cache: ByteCache[str, str] = ByteCache(capacity, "c")
@@ -168,13 +184,15 @@ def test_bytes_are_counted_and_bounded_whatever_happens(capacity: int, steps: li
             cache.get_or_load(key, lambda: "v", lambda _, size=size: size)  # type: ignore[misc]
         elif step == "put":
             cache.put(key, "v", size)
+        elif step == "look":
+            cache.drop_unused()
         else:
             cache.remove_group(key)
         sizes[key] = size
         found = cache.statistics()
         held = [*cache._probation.values(), *cache._protected.values()]
-        assert found.bytes == sum(size for _, size in held) <= capacity
-        assert cache._protected_bytes == sum(size for _, size in cache._protected.values())
+        assert found.bytes == sum(entry.size_bytes for entry in held) <= capacity
+        assert cache._protected_bytes == sum(entry.size_bytes for entry in cache._protected.values())
         assert {key for keys in cache._groups.values() for key in keys} == {*cache._probation, *cache._protected}
 
 

@@ -141,6 +141,34 @@ async def test_the_answers_are_the_same(opened: LocalDatabase, forker: Forker) -
         assert answers == [world.expected(text) for text in QUERIES] * 20
 
 
+async def test_while_there_are_workers_the_server_drops_what_only_they_use(
+    opened: LocalDatabase, forker: Forker
+) -> None:
+    text = QUERIES[0]
+    run(opened, text)
+    run(opened, "ADMIN flush_table('cpu')")
+    run(opened, text)
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        opened.engine.memory.drop_unused_columns()
+
+    def held() -> int:
+        return sum(each.bytes for each in opened.engine.memory.memory_use() if each.owner == "vector_cache")
+
+    assert held()
+    async with serving(opened, forker, on_look=look, look_seconds=0.01) as world:
+        async with asyncio.timeout(60):
+            while looks < 3:
+                await asyncio.sleep(0.01)
+        assert not held()
+        answer = await world.ask(text)
+        assert not held()
+        assert answer == world.expected(text)
+
+
 async def test_what_is_acknowledged_is_visible(opened: LocalDatabase, forker: Forker) -> None:
     text = "SELECT count(*) AS c FROM cpu WHERE host = 'new'"
     run(opened, text)

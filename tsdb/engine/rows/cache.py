@@ -30,6 +30,14 @@ _PROTECTED_SHARE = 0.8
 PAGES = "page"
 
 
+@dataclass(slots=True, eq=False)
+class _Entry(Generic[V]):
+    value: V
+    size_bytes: int
+    look: int
+    """Between which looks it was used last."""
+
+
 class _Load(Generic[V]):
     """A load that is under way; others wait for it."""
 
@@ -52,8 +60,8 @@ class ByteCache(Generic[K, V]):
         self.capacity_bytes = capacity_bytes
         """What it may hold at the moment."""
         self._lock = threading.Lock()
-        self._probation: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._protected: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._probation: OrderedDict[K, _Entry[V]] = OrderedDict()
+        self._protected: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._bytes = 0
         self._protected_bytes = 0
         self._groups: dict[Hashable, set[K]] = {}
@@ -61,6 +69,8 @@ class ByteCache(Generic[K, V]):
         self._hits = 0
         self._misses = 0
         self._evictions = 0
+        self._look = 0
+        """How often `drop_unused` has looked."""
 
     @property
     def is_enabled(self) -> bool:
@@ -77,7 +87,7 @@ class ByteCache(Generic[K, V]):
                 found = self._touch(key)
                 if found is not None:
                     self._hits += 1
-                    return found[0]
+                    return found.value
                 under_way = self._loading.get(key)
                 if under_way is None:
                     self._misses += 1
@@ -95,7 +105,7 @@ class ByteCache(Generic[K, V]):
         """Return the values of keys, None for those that are not here."""
         with self._lock:
             entries = [self._touch(key) for key in keys]
-            found = [None if entry is None else entry[0] for entry in entries]
+            found = [None if entry is None else entry.value for entry in entries]
             # The load of what is missing counts as the miss.
             self._hits += len(entries) - entries.count(None)
             return found
@@ -114,7 +124,7 @@ class ByteCache(Generic[K, V]):
         """Return the value of a key if it is here; that counts as no use of it."""
         with self._lock:
             found = self._protected.get(key) or self._probation.get(key)
-            return None if found is None else found[0]
+            return None if found is None else found.value
 
     def remove_group(self, group: Hashable) -> None:
         """Forget the keys of a group, those that are being loaded included; the others are not looked at."""
@@ -130,6 +140,16 @@ class ByteCache(Generic[K, V]):
             before = self._bytes
             self.capacity_bytes = int(self._full_bytes * share)
             self._evict(self.capacity_bytes)
+            return before - self._bytes
+
+    def drop_unused(self) -> int:
+        """Forget what was not used between the last look and this one; return the bytes freed."""
+        with self._lock:
+            before = self._bytes
+            for entries in (self._probation, self._protected):
+                for key in [key for key, entry in entries.items() if entry.look < self._look]:
+                    self._remove(key)
+            self._look += 1
             return before - self._bytes
 
     def statistics(self) -> CacheStatistics:
@@ -159,20 +179,22 @@ class ByteCache(Generic[K, V]):
             mine.done.set()
         return value
 
-    def _touch(self, key: K) -> tuple[V, int] | None:
+    def _touch(self, key: K) -> _Entry[V] | None:
         """Find an entry and note that it was used."""
         found = self._protected.get(key)
         if found is not None:
             self._protected.move_to_end(key)
+            found.look = self._look
             return found
         found = self._probation.pop(key, None)
         if found is None:
             return None
+        found.look = self._look
         self._protected[key] = found
-        self._protected_bytes += found[1]
+        self._protected_bytes += found.size_bytes
         while self._protected_bytes > self.capacity_bytes * _PROTECTED_SHARE:
             oldest, entry = self._protected.popitem(last=False)
-            self._protected_bytes -= entry[1]
+            self._protected_bytes -= entry.size_bytes
             self._probation[oldest] = entry
         return found
 
@@ -182,7 +204,7 @@ class ByteCache(Generic[K, V]):
         if size_bytes > self.capacity_bytes:
             return
         self._evict(self.capacity_bytes - size_bytes)
-        self._probation[key] = (value, size_bytes)
+        self._probation[key] = _Entry(value, size_bytes, self._look)
         self._groups.setdefault(self._group_of(key), set()).add(key)
         self._bytes += size_bytes
 
@@ -192,9 +214,9 @@ class ByteCache(Generic[K, V]):
                 key, entry = self._probation.popitem(last=False)
             else:
                 key, entry = self._protected.popitem(last=False)
-                self._protected_bytes -= entry[1]
+                self._protected_bytes -= entry.size_bytes
             self._unlist(key)
-            self._bytes -= entry[1]
+            self._bytes -= entry.size_bytes
             self._evictions += 1
 
     def _remove(self, key: K) -> None:
@@ -203,9 +225,9 @@ class ByteCache(Generic[K, V]):
             entry = self._protected.pop(key, None)
             if entry is None:
                 return
-            self._protected_bytes -= entry[1]
+            self._protected_bytes -= entry.size_bytes
         self._unlist(key)
-        self._bytes -= entry[1]
+        self._bytes -= entry.size_bytes
 
     def _unlist(self, key: K) -> None:
         group = self._group_of(key)

@@ -29,6 +29,8 @@ WAITING_MAX = 1024
 """When so many wait, further ones are left to the scheduler, which refuses them."""
 IDLE_SECONDS = 35.0
 """Then they end, and what they keep is free. Dashboards that ask twice a minute find them there."""
+LOOK_SECONDS = 10.0
+"""How often, while there are workers, the server is told that it need not keep what only they use."""
 RESTART_SECONDS = 1.0
 """How long after the end of a worker another one is started."""
 KEYS_MAX = 1024
@@ -111,12 +113,23 @@ class FastWorkers:
     """Lends queries to fast workers. Everything but the start of processes happens on the event loop."""
 
     def __init__(
-        self, forker: Forker, program: FastWorkerProgram, count: int, *, idle_seconds: float = IDLE_SECONDS
+        self,
+        forker: Forker,
+        program: FastWorkerProgram,
+        count: int,
+        *,
+        on_look: Callable[[], None] = lambda: None,
+        idle_seconds: float = IDLE_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
+        """`on_look` is called now and then while there are workers."""
         self._forker = forker
         self._program = program
         self._count = count
+        self._on_look = on_look
         self._idle_seconds = idle_seconds
+        self._look_seconds = look_seconds
+        self._look: asyncio.TimerHandle | None = None
         self._runs = SharedRuns()
         self._workers: list[FastWorker] = []
         self._waiting: deque[_Turn] = deque()
@@ -328,6 +341,8 @@ class FastWorkers:
         self._hand_out()
         if workers:
             loop.call_later(self._idle_seconds, self._end_idle, loop)
+            if self._look is None:
+                self._look = loop.call_later(self._look_seconds, self._look_around, loop)
         if 0 < len(self._workers) < self._count:  # one has ended in the meantime
             loop.call_later(RESTART_SECONDS, self._start, loop)
 
@@ -341,6 +356,12 @@ class FastWorkers:
         if not self._is_closed:
             loop = asyncio.get_running_loop()
             loop.call_later(RESTART_SECONDS, self._start, loop)
+
+    def _look_around(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._look = None
+        if self._workers and not self._is_closed:
+            self._on_look()
+            self._look = loop.call_later(self._look_seconds, self._look_around, loop)
 
     def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         """End all workers when nobody has needed one for a while."""
