@@ -162,3 +162,21 @@ def test_wrong_arguments_are_refused() -> None:
         _kernels.prom_range("nonsense", one, one, floats, one, one, 1, floats, floats)
     with pytest.raises(ValueError, match="group"):
         _kernels.prom_aggregate("sum", floats, pa.array([1], pa.uint8()), pa.array([7], pa.int64()), 1, floats)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1.0, -1.5, math.inf, -math.inf, math.nan]) | _values, min_size=1, max_size=300),
+    st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.5, 0.9, 0.99, 1.0]),
+)
+def test_a_quantile_lies_between_the_values_at_its_rank(values: list[float], q: float) -> None:
+    times, one = pa.array(range(1, len(values) + 1), pa.int64()), pa.array([len(values)], pa.int64())
+    found, _ = _kernels.prom_range(
+        "quantile_over_time", pa.array([0, len(values)]), times, pa.array(values, pa.float64()), one, one, 1000,
+        pa.array([q]), pa.array([0.0]),
+    )  # fmt: skip
+    ordered = sorted(values, key=lambda value: (not math.isnan(value), value))
+    rank = q * (len(values) - 1)
+    low, high = ordered[math.floor(rank)], ordered[min(math.floor(rank) + 1, len(values) - 1)]
+    wanted = low * (1 - rank % 1) + high * (rank % 1)
+    (got,) = pa.array(found).to_pylist()
+    assert got == wanted or (math.isnan(got) and math.isnan(wanted))

@@ -87,10 +87,45 @@ pub fn quantile(q: f64, values: &mut [f64]) -> f64 {
     let rank = q * (values.len() - 1) as f64;
     let lower = (rank.floor().max(0.0) as usize).min(values.len() - 1);
     let weight = rank - rank.floor();
-    // Only the values at the rank and behind it are needed, not all of them in order.
-    let (_, &mut low, rest) = values.select_nth_unstable_by(lower, order);
-    let high = rest.iter().copied().min_by(order).unwrap_or(low);
+    let above = values.len() - lower;
+    let (low, high) = if values.iter().fold(false, |any, value| any | value.is_nan()) {
+        select(values, lower, order)
+    } else if above <= GREATEST_MAX {
+        select_greatest(values, above)
+    } else {
+        // Without a NaN a comparison is one instruction.
+        select(values, lower, |a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal))
+    };
     low * (1.0 - weight) + high * weight
+}
+
+/// The values at a rank and behind it: only these are needed, not all of them in order.
+fn select(values: &mut [f64], rank: usize, order: impl Fn(&f64, &f64) -> Ordering) -> (f64, f64) {
+    let (_, &mut low, rest) = values.select_nth_unstable_by(rank, &order);
+    (low, rest.iter().copied().min_by(&order).unwrap_or(low))
+}
+
+/// Of so many values the greatest are found in one pass: the 99th percentile of 400 is one of four.
+const GREATEST_MAX: usize = 4;
+
+/// The least and the second of the `count` greatest values, of which none is a NaN.
+fn select_greatest(values: &[f64], count: usize) -> (f64, f64) {
+    // Ascending; what there is no value for is at the end.
+    let mut kept = [f64::INFINITY; GREATEST_MAX];
+    kept[..count].fill(f64::NEG_INFINITY);
+    for &value in values {
+        if value <= kept[0] {
+            continue;
+        }
+        kept[0] = value;
+        for at in 1..count {
+            if kept[at - 1] <= kept[at] {
+                break;
+            }
+            kept.swap(at - 1, at);
+        }
+    }
+    (kept[0], kept[..count].get(1).copied().unwrap_or(kept[0]))
 }
 
 fn order(a: &f64, b: &f64) -> Ordering {
