@@ -148,21 +148,21 @@ async def test_while_there_are_workers_the_server_drops_what_only_they_use(
     run(opened, text)
     run(opened, "ADMIN flush_table('cpu')")
     run(opened, text)
-    looks = 0
+    looks, seen = 0, asyncio.Event()
 
     def look() -> None:
         nonlocal looks
         looks += 1
         opened.engine.memory.drop_unused_columns()
+        if looks == 3:
+            seen.set()
 
     def held() -> int:
         return sum(each.bytes for each in opened.engine.memory.memory_use() if each.owner == "vector_cache")
 
     assert held()
     async with serving(opened, forker, on_look=look, look_seconds=0.01) as world:
-        async with asyncio.timeout(60):
-            while looks < 3:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(seen.wait(), 60)
         assert not held()
         answer = await world.ask(text)
         assert not held()
