@@ -170,6 +170,13 @@ def test_what_is_not_used_between_two_looks_is_dropped() -> None:
     assert cache.statistics().entries == 0
 
 
+def test_what_is_not_dropped_at_one_look_goes_at_the_next() -> None:
+    cache: ByteCache[str, str] = ByteCache(100, "c")
+    for key in "abcde":
+        get(cache, key)
+    assert [cache.drop_unused(2) for _ in range(5)] == [0, 20, 20, 10, 0]
+
+
 @given(
     st.integers(1, 200),
     st.lists(

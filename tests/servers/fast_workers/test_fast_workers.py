@@ -148,21 +148,19 @@ async def test_while_there_are_workers_the_server_drops_what_only_they_use(
     run(opened, text)
     run(opened, "ADMIN flush_table('cpu')")
     run(opened, text)
-    looks, seen = 0, asyncio.Event()
+    looks = threading.Semaphore(0)
 
     def look() -> None:
-        nonlocal looks
-        looks += 1
         opened.engine.memory.drop_unused_columns()
-        if looks == 3:
-            seen.set()
+        looks.release()
 
     def held() -> int:
         return sum(each.bytes for each in opened.engine.memory.memory_use() if each.owner == "vector_cache")
 
     assert held()
     async with serving(opened, forker, on_look=look, look_seconds=0.01) as world:
-        await asyncio.wait_for(seen.wait(), 60)
+        for _ in range(3):
+            assert await asyncio.to_thread(looks.acquire, timeout=60)
         assert not held()
         answer = await world.ask(text)
         assert not held()

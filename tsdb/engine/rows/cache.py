@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -28,6 +29,8 @@ V = TypeVar("V")
 
 _PROTECTED_SHARE = 0.8
 PAGES = "page"
+DROPPED_MAX = 1000
+"""So many unused entries are dropped at a look: others wait for the lock meanwhile, for a millisecond or two."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,13 +145,14 @@ class ByteCache(Generic[K, V]):
             self._evict(self.capacity_bytes)
             return before - self._bytes
 
-    def drop_unused(self) -> int:
+    def drop_unused(self, entries_max: int = DROPPED_MAX) -> int:
         """Forget what was not used between the last look and this one; return the bytes freed."""
         with self._lock:
             before = self._bytes
-            for entries in (self._probation, self._protected):
-                for key in [key for key, entry in entries.items() if entry.look < self._look]:
-                    self._remove(key)
+            entries = chain(self._probation.items(), self._protected.items())
+            unused = (key for key, entry in entries if entry.look < self._look)
+            for key in list(islice(unused, entries_max)):
+                self._remove(key)
             self._look += 1
             return before - self._bytes
 

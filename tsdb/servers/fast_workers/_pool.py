@@ -122,7 +122,7 @@ class FastWorkers:
         idle_seconds: float = IDLE_SECONDS,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """`on_look` is called now and then while there are workers."""
+        """`on_look` is called now and then while there are workers, on a thread."""
         self._forker = forker
         self._program = program
         self._count = count
@@ -360,7 +360,7 @@ class FastWorkers:
     def _look_around(self, loop: asyncio.AbstractEventLoop) -> None:
         self._look = None
         if self._workers and not self._is_closed:
-            self._on_look()
+            loop.run_in_executor(None, self._on_look)
             self._look = loop.call_later(self._look_seconds, self._look_around, loop)
 
     def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
