@@ -17,7 +17,10 @@ from pathlib import Path
 GROWN_BYTES = 16 << 20
 """By so much must the pages of files have grown since the last time."""
 
-_CODE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) r-xp .*\.so[.0-9]*$", re.MULTILINE)
+_UNCHANGED_CODE = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) r-xp .*\.so[.0-9]*\n(?:[A-Z].*\n)*?Anonymous:\s+0 kB$", re.MULTILINE
+)
+"""A mapping of code of a library, as `smaps` describes it. A page that was changed, as debuggers do, is anonymous."""
 _PAGES_OF_FILES = re.compile(rb"^RssFile:\s+(\d+) kB", re.MULTILINE)
 _MADV_DONTNEED = 4
 
@@ -50,11 +53,11 @@ def file_bytes() -> int:
 
 
 def release_code() -> None:
-    """Take out mappings of libraries that can be run and not written: those have no changed pages to lose."""
+    """Take out the code of libraries where nothing of it was changed: what comes back is what the file has."""
     madvise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
     if madvise is None:
         return
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for start, stop in _CODE.findall(Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")):
+    for start, stop in _UNCHANGED_CODE.findall(Path("/proc/self/smaps").read_bytes()):
         low, high = int(start, 16), int(stop, 16)
         madvise(low, high - low, _MADV_DONTNEED)
