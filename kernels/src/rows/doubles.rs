@@ -1,4 +1,4 @@
-//! Doubles as they lie in memory: as such, or, if all of them are whole, as integers of any width.
+//! Doubles as they lie in memory: as doubles, or, if all of them are whole, as integers of any width.
 //!
 //! Percentages, counts and sizes are whole numbers, which a column holds in one or two bytes instead of eight. Kernels
 //! that compute with doubles widen a run of them at a time, into room that stays in the caches of the processor.
