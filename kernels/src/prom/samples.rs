@@ -467,7 +467,7 @@ impl Merger<'_> {
 
     /// The time of the first row of a segment, which is not empty.
     fn first_of(&self, segment: Segment) -> i64 {
-        self.times_of(segment).at(0)
+        self.parts[segment.piece as usize].1.times.at(segment.start as usize)
     }
 
     /// Adds what a series has.

@@ -175,6 +175,15 @@ impl Times {
     }
 
     #[inline]
+    pub fn at(&self, row: usize) -> i64 {
+        match self {
+            Self::Wide(times) => times[row],
+            Self::Middle(steps) => steps.time(steps.counts[row]),
+            Self::Narrow(steps) => steps.time(steps.counts[row]),
+        }
+    }
+
+    #[inline]
     pub fn part(&self, rows: Range<usize>) -> TimesRef<'_> {
         match self {
             Self::Wide(times) => TimesRef::Wide(&times[rows]),
