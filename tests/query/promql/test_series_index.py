@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import tsdb
 from tsdb.embedded import Connection
+from tsdb.model import Matcher
 from tsdb.promql import parse_selector
 from tsdb.promql.evaluation import LabelTable
 from tsdb.query.promql import TableSeries
-from tsdb.query.promql._series_index import SeriesIndexes
+from tsdb.query.promql._series_index import Chosen, Selectors, SeriesIndexes
 
 
 @pytest.fixture
@@ -108,6 +110,38 @@ def test_indexes_keep_to_their_bound(db: Connection) -> None:
     nothing = SeriesIndexes(bytes_max=0)
     assert select(source(db, nothing), "m3")["a"] == [3]
     assert nothing.nbytes == 0
+
+
+def test_the_selectors_used_last_are_remembered() -> None:
+    def chosen(rows: int) -> Chosen:
+        return Chosen(np.zeros(rows, np.uint32), LabelTable.of_dicts([{"host": "a"}] * rows))
+
+    def matchers(number: int) -> tuple[Matcher, ...]:
+        return parse_selector(f'cpu{{host="{number}"}}').matchers
+
+    selectors = Selectors(count_max=3, cells_max=80)
+    for number in range(3):
+        selectors.keep(matchers(number), chosen(1))
+    first = selectors.find(matchers(0))
+    assert first is not None
+    selectors.keep(matchers(3), chosen(1))
+    assert [selectors.find(matchers(number)) is not None for number in range(4)] == [True, False, True, True]
+    assert selectors.find(matchers(0)) is first
+    selectors.keep(matchers(4), chosen(6))
+    assert selectors.find(matchers(4)) is None, "it would take more than its part"
+    for number in range(5, 20):
+        selectors.keep(matchers(number), chosen(5))
+        assert selectors.cells <= 80
+    assert selectors.find(matchers(19)) is not None
+
+
+def test_labels_without_some_are_made_once() -> None:
+    table = LabelTable.of_dicts([{"__name__": "cpu", "host": "a"}, {"__name__": "cpu", "host": "b"}])
+    bare = table.without(["__name__"])
+    assert bare.dicts() == [{"host": "a"}, {"host": "b"}]
+    assert table.without(["__name__", "__unit__"]) is bare
+    assert table.without(["host"]).dicts() == [{"__name__": "cpu"}] * 2
+    assert table.without([]) is table
 
 
 def test_the_order_of_labels_is_that_of_their_pairs() -> None:

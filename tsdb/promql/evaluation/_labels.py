@@ -23,6 +23,8 @@ METADATA = (NAME, "__type__", "__unit__")
 
 Codes = npt.NDArray[np.int64]
 _KEY_MAX = 1 << 62
+THINNED_MAX = 4
+"""In how many ways a table without some of its labels is kept, for as long as the table is."""
 
 
 class LabelValues(tuple[str, ...]):
@@ -102,6 +104,8 @@ class LabelTable:
     """Known to be in the order of labels, no two of them alike."""
     written: dict[str, pa.Array] = field(default_factory=dict, repr=False)
     """Cache of the labels as texts, by the form of the text."""
+    thinned: dict[tuple[str, ...], LabelTable] = field(default_factory=dict, repr=False)
+    """Cache of the same series without some labels."""
 
     @classmethod
     def of_dicts(cls, labels: Sequence[Mapping[str, str]]) -> LabelTable:
@@ -121,9 +125,17 @@ class LabelTable:
         return replace(self.take(positions), is_ordered=self.is_ordered)
 
     def without(self, names: Iterable[str]) -> LabelTable:
-        gone = [name for name in names if name in self.columns]
+        gone = tuple(name for name in names if name in self.columns)
         if not gone:
             return self
+        found = self.thinned.get(gone)
+        if found is None:
+            found = self._without(gone)
+            if len(self.thinned) < THINNED_MAX:
+                self.thinned[gone] = found
+        return found
+
+    def _without(self, gone: Sequence[str]) -> LabelTable:
         # A label with the same value in all series does not distinguish them.
         is_ordered = self.is_ordered and all(self.columns[name].is_constant for name in gone)
         kept = {name: each for name, each in self.columns.items() if name not in gone}

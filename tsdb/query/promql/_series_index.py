@@ -26,9 +26,12 @@ INDEX_BYTES_MAX = Size.parse("64MiB")
 """What the labels of all tables together may take: room for about 800,000 series of ten labels."""
 
 _LABEL_BYTES = 8
-_CHOSEN_MAX = 64
-_CHOSEN_CELLS_MAX = 16_384
-"""How many selectors an index remembers, and of how many labels of series in all each may be."""
+_CHOSEN_MAX = 512
+_CHOSEN_CELLS_MAX = 131_072
+"""How many selectors an index remembers, and of how many labels of series in all: a megabyte of codes, and a few times
+that as text."""
+_CHOSEN_PART_MAX = 1 / 8
+"""How much of that one selector may take."""
 
 _BYTES = gauge("tsdb_promql_series_index_bytes", "Memory used by labels of series cached for PromQL.")
 
@@ -39,6 +42,39 @@ class Chosen:
 
     numbers: npt.NDArray[np.uint32]
     labels: LabelTable
+
+    @property
+    def cells(self) -> int:
+        return self.labels.rows * (len(self.labels.columns) + 1)
+
+
+class Selectors:
+    """What the selectors that were used last have chosen. Bounded; thread-safe."""
+
+    def __init__(self, count_max: int = _CHOSEN_MAX, cells_max: int = _CHOSEN_CELLS_MAX) -> None:
+        self._count_max = count_max
+        self._cells_max = cells_max
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[Matcher, ...], Chosen] = OrderedDict()
+        self.cells = 0
+
+    def find(self, matchers: tuple[Matcher, ...]) -> Chosen | None:
+        with self._lock:
+            found = self._held.get(matchers)
+            if found is not None:
+                self._held.move_to_end(matchers)
+            return found
+
+    def keep(self, matchers: tuple[Matcher, ...], chosen: Chosen) -> None:
+        if chosen.cells > self._cells_max * _CHOSEN_PART_MAX:
+            return
+        with self._lock:
+            if matchers in self._held:
+                return
+            self._held[matchers] = chosen
+            self.cells += chosen.cells
+            while self.cells > self._cells_max or len(self._held) > self._count_max:
+                self.cells -= self._held.popitem(last=False)[1].cells
 
 
 class _Labels:
@@ -53,8 +89,7 @@ class _Labels:
         """The numbers of series in the order of their labels."""
         self.is_distinct = len(self.labels.group()[1]) == self.labels.rows
         """No two series have the same labels; an empty label is the same as none."""
-        self._chosen: dict[tuple[Matcher, ...], Chosen] = {}
-
+        self._chosen = Selectors()
         self.nbytes = self.labels.rows * len(self.labels.columns) * _LABEL_BYTES
 
     def is_of(self, table: TableInfo) -> bool:
@@ -64,15 +99,12 @@ class _Labels:
 
     def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
         """Return the series that satisfy all conditions, in the order of their labels."""
-        found = self._chosen.get(matchers)
+        found = self._chosen.find(matchers)
         if found is None:
             numbers = self._find(matchers)
             labels = replace(self.labels.take(numbers.astype(np.intp)), is_ordered=self.is_distinct)
             found = Chosen(numbers, labels)
-            if len(self._chosen) >= _CHOSEN_MAX:
-                self._chosen = {}
-            if labels.rows * (len(labels.columns) + 1) <= _CHOSEN_CELLS_MAX:
-                self._chosen[matchers] = found
+            self._chosen.keep(matchers, found)
         return found
 
     def _find(self, matchers: tuple[Matcher, ...]) -> npt.NDArray[np.uint32]:
