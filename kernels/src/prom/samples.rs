@@ -10,6 +10,7 @@
 //! longer runs of rows stay where they are. Of rows with one series and time the one of the last piece is the newest, if
 //! the caller says that pieces are in the order of their age; otherwise there are no `Samples`.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
@@ -26,6 +27,8 @@ use crate::rows::times::{TimeSlice, Times, TimesRef, with_times};
 const NOWHERE: u32 = u32::MAX;
 /// So many rows of one piece in a row are not copied where pieces are merged.
 const WHOLE_ROWS_MIN: usize = 64;
+/// So many rows are looked at one by one for where a turn ends.
+const TURN_ROWS: usize = 4;
 
 /// Which series a source has, by number, and where.
 #[pyclass(frozen, module = "tsdb._kernels")]
@@ -450,6 +453,22 @@ fn arrange(parts: &[(&SeriesStretches, &SamplePiece)], hits: &[Hit], last_wins: 
     Some(Samples { pieces, segments, bounds, offsets, places })
 }
 
+/// What is left of a segment, and the time of its first row.
+#[derive(Clone, Copy)]
+struct Rest {
+    segment: Segment,
+    time: i64,
+}
+
+/// The rows that are next where segments overlap.
+struct Turn {
+    /// Whose rows they are.
+    chosen: usize,
+    rows: usize,
+    /// Whether others have a row of the same time, which is older.
+    is_shared: bool,
+}
+
 /// Puts the segments of series in order, merged where they overlap.
 struct Merger<'a> {
     parts: &'a [(&'a SeriesStretches, &'a SamplePiece)],
@@ -460,14 +479,13 @@ struct Merger<'a> {
     values: Vec<f64>,
 }
 
-impl Merger<'_> {
-    fn times_of(&self, segment: Segment) -> TimesRef<'_> {
-        self.parts[segment.piece as usize].1.times.part(segment.start as usize..segment.stop as usize)
+impl<'a> Merger<'a> {
+    fn piece_of(&self, segment: Segment) -> &'a SamplePiece {
+        self.parts[segment.piece as usize].1
     }
 
-    /// The time of the first row of a segment, which is not empty.
-    fn first_of(&self, segment: Segment) -> i64 {
-        self.parts[segment.piece as usize].1.times.at(segment.start as usize)
+    fn times_of(&self, segment: Segment) -> TimesRef<'a> {
+        self.piece_of(segment).times.part(segment.start as usize..segment.stop as usize)
     }
 
     /// Adds what a series has.
@@ -480,53 +498,79 @@ impl Merger<'_> {
             self.segments.extend(hits.iter().map(|hit| hit.segment));
             return Some(());
         }
-        let mut open: Vec<Segment> = hits.iter().map(|hit| hit.segment).collect();
+        let mut open: Vec<Rest> =
+            hits.iter().map(|hit| Rest { segment: hit.segment, time: hit.time }).collect();
         let mut copied = self.times.len();
-        while let Some((chosen, rows)) = self.next_rows(&open)? {
-            let mut own = open[chosen];
+        while !open.is_empty() {
+            let Turn { chosen, rows, is_shared } = self.next_turn(&open)?;
+            let Rest { segment: mut own, time } = open[chosen];
             own.stop = own.start + rows as u32;
             if rows < WHOLE_ROWS_MIN {
-                let piece = self.parts[own.piece as usize].1;
-                let rows = own.start as usize..own.stop as usize;
-                piece.times.part(rows.clone()).append_to(&mut self.times);
-                piece.values.append(rows, &mut self.values);
+                self.copy(own, time);
             } else {
                 copied = self.close(copied);
                 self.segments.push(own);
             }
-            let latest = self.times_of(own).at(rows - 1);
-            for segment in &mut open {
-                if segment.start < segment.stop && self.first_of(*segment) == latest {
-                    segment.start += 1;
-                }
+            if is_shared {
+                open.retain_mut(|rest| rest.time != time || self.skip(rest, 1));
+            } else if !self.skip(&mut open[chosen], rows) {
+                open.remove(chosen);
             }
-            open[chosen].start = own.stop;
-            open.retain(|segment| segment.start < segment.stop);
         }
         self.close(copied);
         Some(())
     }
 
-    /// Chooses the segment whose rows are next, and how many of them; None inside if nothing is left.
-    fn next_rows(&self, open: &[Segment]) -> Option<Option<(usize, usize)>> {
-        let Some(earliest) = open.iter().map(|&segment| self.first_of(segment)).min() else {
-            return Some(None);
-        };
-        let is_next = |segment: &Segment| self.first_of(*segment) == earliest;
-        let holders = open.iter().filter(|segment| is_next(segment)).count();
-        if holders > 1 && !self.last_wins {
+    /// Copies a few rows, the first of which has a known time.
+    fn copy(&mut self, own: Segment, time: i64) {
+        let piece = self.piece_of(own);
+        if own.start + 1 == own.stop {
+            self.times.push(time);
+            self.values.push(piece.values.at(own.start as usize));
+            return;
+        }
+        let rows = own.start as usize..own.stop as usize;
+        piece.times.part(rows.clone()).append_to(&mut self.times);
+        piece.values.append(rows, &mut self.values);
+    }
+
+    /// Leaves rows out; returns whether any are left then.
+    fn skip(&self, rest: &mut Rest, rows: usize) -> bool {
+        let Segment { start, stop, .. } = &mut rest.segment;
+        *start += rows as u32;
+        if start == stop {
+            return false;
+        }
+        rest.time = self.piece_of(rest.segment).times.at(rest.segment.start as usize);
+        true
+    }
+
+    /// Chooses the segment whose rows are next, and how many of them; None if it is not known which of two is newer.
+    fn next_turn(&self, open: &[Rest]) -> Option<Turn> {
+        let (mut chosen, mut is_shared, mut bound) = (0, false, None);
+        for (at, rest) in open.iter().enumerate().skip(1) {
+            let earliest = open[chosen].time;
+            match rest.time.cmp(&earliest) {
+                Ordering::Less => (chosen, is_shared, bound) = (at, false, Some(earliest)),
+                Ordering::Equal => {
+                    is_shared = true;
+                    if rest.segment.piece > open[chosen].segment.piece {
+                        chosen = at;
+                    }
+                }
+                Ordering::Greater => bound = Some(bound.map_or(rest.time, |bound: i64| bound.min(rest.time))),
+            }
+        }
+        if is_shared && !self.last_wins {
             return None;
         }
-        let held = open.iter().enumerate().filter(|(_, segment)| is_next(segment));
-        let (chosen, &own) = held.max_by_key(|(_, segment)| segment.piece)?;
-        let others = open.iter().filter(|segment| !is_next(segment)).map(|&segment| self.first_of(segment));
-        let times = self.times_of(own);
-        let rows = match others.min() {
-            _ if holders > 1 => 1,
+        let times = self.times_of(open[chosen].segment);
+        let rows = match bound {
+            _ if is_shared => 1,
             None => times.len(),
-            Some(bound) => times.seek(bound),
+            Some(bound) => with_times!(times, times => rows_before(times, bound)),
         };
-        Some(Some((chosen, rows)))
+        Some(Turn { chosen, rows, is_shared })
     }
 
     /// Makes a segment of what was copied since; returns how much there is by now.
@@ -550,6 +594,12 @@ impl Merger<'_> {
         });
         Some((self.segments, merged))
     }
+}
+
+/// How many rows come before a moment; the first one does. Where rows take turns, there are few.
+fn rows_before(times: impl TimeSlice, moment: i64) -> usize {
+    let near = times.len().min(TURN_ROWS);
+    (1..near).find(|&row| times.at(row) >= moment).unwrap_or_else(|| times.seek(moment))
 }
 
 /// The rows from `first` to `last`.
