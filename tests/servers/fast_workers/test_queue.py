@@ -41,7 +41,8 @@ from tsdb.query import _planner
 from tsdb.servers import QueryScheduler
 from tsdb.servers.fast_workers import FastWorkers, _pool
 from tsdb.servers.http._guard import RequestGuard
-from tsdb.servers.http.sql._repeated import RepeatedExchange, RepeatedQueries
+from tsdb.servers.http.shortcut import QueryShortcut
+from tsdb.servers.http.shortcut._exchange import QueryExchange
 from tsdb.units import Duration
 
 pytestmark = [pytest.mark.timeout(240), local_files_only]
@@ -214,7 +215,7 @@ async def test_who_has_waited_until_the_deadline_is_told_then(
 ) -> None:
     monkeypatch.setattr(_planner, "PATIENCE", Duration(0))
     async with crowd(opened, forker, http_timeout="600s") as (world, ports):
-        assert isinstance(ports.app.shortcut, RepeatedQueries)
+        assert isinstance(ports.app.shortcut, QueryShortcut)
         other, again = connect_http(ports), connect_http(ports)
         await asyncio.to_thread(ask_by_turns, other, again)
         hasty: list[tuple[object, Any]] = [(408, again)]
@@ -241,13 +242,13 @@ async def test_what_a_worker_declines_has_the_time_that_is_left(
         await asyncio.to_thread(ask_by_turns, patient, other)
         seconds: list[float | None] = []
 
-        def lend_nothing(exchange: RepeatedExchange, lender: Lender) -> None:
+        def lend_nothing(exchange: QueryExchange, lender: Lender) -> None:
             exchange.started -= 500
 
         def guard(guard: RequestGuard, timeout_seconds: float) -> None:
             seconds.append(timeout_seconds)
 
-        monkeypatch.setattr(RepeatedExchange, "lend", lend_nothing)
+        monkeypatch.setattr(QueryExchange, "lend", lend_nothing)
         monkeypatch.setattr(RequestGuard, "start_clock", guard)
         assert len(await asyncio.to_thread(patient.ask, QUERIES[1])) == HOSTS
         assert len(seconds) == 1

@@ -3,73 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from tests.auth.clients import basic
-from tests.engine.lives import wait_until
-from tests.servers.fast_workers.test_fast_workers import QUERIES, opened, run, serving
+from tests.servers.fast_workers.site import Answer, alone, one_client, site, until
+from tests.servers.fast_workers.test_fast_workers import QUERIES, opened, run
 from tests.storage import local_files_only
-from tsdb.auth import Authenticator, open_authenticator
+from tsdb.auth import open_authenticator
 from tsdb.components import LocalDatabase, LocalOptions, open_directory
-from tsdb.database import DatabaseGate
 from tsdb.database._repeated import RepeatedQuery
 from tsdb.engine.lending import Lender
 from tsdb.processes.fork_server import Forker
 from tsdb.query.series_aggregate import NeedsPlanner
-from tsdb.servers import QueryScheduler
-from tsdb.servers._inline import InlineLimits, InlinePolicy, SoftDeadlineExceeded
+from tsdb.servers._inline import SoftDeadlineExceeded
 from tsdb.servers.fast_workers import _pool
-from tsdb.servers.http import HttpApp, HttpServer, sql_routes
+from tsdb.servers.http.shortcut._exchange import QueryExchange
 from tsdb.servers.http.sql import _repeated
-from tsdb.servers.http.sql._repeated import RepeatedExchange, RepeatedQueries
-from tsdb.servers.http.wire import TUNING
-from tsdb.units import Duration
 
 pytestmark = [pytest.mark.timeout(120), local_files_only]
 
 __all__ = ["opened"]
 
 TOKYO = ("X-Tsdb-Timezone: Asia/Tokyo",)
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: list[bytes]
-    body: bytes
-
-    @property
-    def timeless(self) -> tuple[int, list[bytes], bytes]:
-        """Without what differs from one time to the next."""
-        headers = [each for each in self.headers if not re.match(rb"date|x-.*-execution-time|content-length", each)]
-        body = gzip.decompress(self.body) if b"content-encoding: gzip" in headers else self.body
-        return self.status, headers, re.sub(rb'"execution_time_ms":\d+', b"", body)
-
-
-class Client:
-    """A connection, byte by byte."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def ask(self, request: bytes) -> Answer:
-        self.writer.write(request)
-        return await self.answer()
-
-    async def answer(self) -> Answer:
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        line, *headers = head.rstrip().split(b"\r\n")
-        (length,) = (int(each.split(b":")[1]) for each in headers if each.startswith(b"content-length"))
-        return Answer(int(line.split()[1]), headers, await self.reader.readexactly(length))
 
 
 def get(text: str, *headers: str, **parameters: str) -> bytes:
@@ -82,84 +43,6 @@ def post(text: str, *headers: str, **parameters: str) -> bytes:
     form = "Content-Type: application/x-www-form-urlencoded"
     lines = ["POST /v1/sql HTTP/1.1", "Host: here", form, f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*lines, "", body]).encode()
-
-
-class Site:
-    """A server with fast workers, and what its shortcut has done."""
-
-    def __init__(self, server: HttpServer, shortcut: RepeatedQueries, opened: LocalDatabase) -> None:
-        self.server = server
-        self.shortcut = shortcut
-        self.opened = opened
-        self.clients: list[Client] = []
-        self.statuses: list[int] = []
-        """Of the answers that the shortcut has given."""
-
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
-        self.clients.append(client)
-        return client
-
-    async def both(self, *requests: bytes) -> list[Answer]:
-        """Have two clients ask the same at the same time: none of them is alone."""
-        return await asyncio.gather(
-            *(client.ask(each) for client, each in zip(self.clients, requests * 2, strict=False))
-        )
-
-    async def shortly(self, request: bytes) -> Answer:
-        """Ask until the shortcut answers."""
-        async with asyncio.timeout(60):
-            while True:
-                before = len(self.statuses)
-                answers = await self.both(request)
-                if len(self.statuses) - before == len(answers):
-                    assert len({str(each.timeless) for each in answers}) == 1
-                    return answers[0]
-
-
-@asynccontextmanager
-async def site(
-    opened: LocalDatabase,
-    forker: Forker,
-    authenticator: Authenticator | None = None,
-    inline: InlinePolicy | None = None,
-    **options: Any,
-) -> AsyncIterator[Site]:
-    async with serving(opened, forker, **options) as world:
-        app = HttpApp(body_limit=0, timeout=Duration.parse("30s"), authenticator=authenticator)
-        routes = sql_routes(
-            app,
-            DatabaseGate(opened.database),
-            scheduler=QueryScheduler(),
-            fast_workers=world.workers,
-            inline=inline,
-        )
-        assert isinstance(app.shortcut, RepeatedQueries)
-        # The machine may stand still: two clients that ask in turn are never alone.
-        server = HttpServer(app, host="127.0.0.1", port=0, tuning=replace(TUNING, recent_seconds=3600.0))
-        await server.start()
-        found = Site(server, app.shortcut, opened)
-        noted = app.shortcut.note
-
-        def note(exchange: RepeatedExchange, status: int) -> None:
-            found.statuses.append(status)
-            noted(exchange, status)
-
-        app.shortcut.note = note  # type: ignore[method-assign]
-        await found.connect()
-        await found.connect()
-        try:
-            yield found
-        finally:
-            for client in found.clients:
-                client.writer.close()
-            await server.stop(10)
-            await until(lambda: not app.in_flight)
-            routes.close()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    await asyncio.to_thread(wait_until, is_so)
 
 
 @pytest.mark.parametrize("form", [get, post])
@@ -305,15 +188,15 @@ async def test_clients_that_leave_do_not_keep_others_from_the_workers(opened: Lo
 async def test_a_query_that_is_killed(opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(opened, forker) as here:
         await here.shortly(get(QUERIES[1]))
-        lend = RepeatedExchange.lend
+        lend = QueryExchange.lend
 
-        def lend_and_be_killed(exchange: RepeatedExchange, lender: Lender) -> Any:
+        def lend_and_be_killed(exchange: QueryExchange, lender: Lender) -> Any:
             found = lend(exchange, lender)
             for process in opened.database.services.processes.all():
                 process.cancel()
             return found
 
-        monkeypatch.setattr(RepeatedExchange, "lend", lend_and_be_killed)
+        monkeypatch.setattr(QueryExchange, "lend", lend_and_be_killed)
         answers = await here.both(get(QUERIES[1]))
         assert {each.status for each in answers} == {504}
         assert all(b"cancelled" in each.body for each in answers)
@@ -357,42 +240,13 @@ async def test_who_asks_is_found_out_each_time(opened: LocalDatabase, forker: Fo
 async def test_requests_are_counted(opened: LocalDatabase, forker: Forker) -> None:
     async with site(opened, forker) as here:
         await here.shortly(get(QUERIES[1]))
-        meter, statuses = here.shortcut._get, len(here.statuses)
+        meter, statuses = here.shortcut._targets[b"GET", b"/v1/sql"].meter, len(here.statuses)
         before = meter.by_code.get(200, 0)
         await here.shortly(get(QUERIES[1]))
         assert meter.by_code[200] - before == len(here.statuses) - statuses == 2
 
 
 # A client that is alone
-
-
-def everything_is_fast() -> InlinePolicy:
-    """However slow the machine is, a query that was seen once runs inline."""
-    return InlinePolicy(InlineLimits(fast_seconds=3600, soft_deadline_seconds=3600, runs_min=1, runs_after_miss=1))
-
-
-async def alone(here: Site, request: bytes) -> Answer:
-    """Ask as the only client until the shortcut answers."""
-    (client,) = here.clients
-    async with asyncio.timeout(60):
-        while True:
-            before = len(here.statuses)
-            answer = await client.ask(request)
-            if len(here.statuses) > before:
-                return answer
-
-
-@asynccontextmanager
-async def one_client(opened: LocalDatabase, forker: Forker) -> AsyncIterator[Site]:
-    """A site with one client, none of whose queries may go to a worker from the shortcut."""
-
-    def submit(*_: object) -> bool:
-        raise AssertionError("its client is alone")
-
-    async with site(opened, forker, inline=everything_is_fast()) as here:
-        here.clients.pop().writer.close()
-        here.shortcut._workers.submit = submit  # type: ignore[method-assign]
-        yield here
 
 
 async def test_a_client_that_is_alone_gets_the_same_answers(opened: LocalDatabase, forker: Forker) -> None:

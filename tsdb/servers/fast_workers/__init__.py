@@ -21,7 +21,7 @@ aggregate over series or a PromQL query that takes milliseconds is computed in a
 docs/decisions/0013-fast-workers.md has the measurements.
 """
 
-from tsdb.servers.fast_workers._pool import FastWorkers
+from tsdb.servers.fast_workers._pool import FastWorkers, on_event_loop
 from tsdb.servers.fast_workers._process import (
     ANSWER_BYTES_MAX,
     VECTOR_BYTES_MAX,
@@ -43,5 +43,6 @@ __all__ = [
     "FastWorkerProgram",
     "FastWorkers",
     "Lent",
+    "on_event_loop",
     "single_query",
 ]

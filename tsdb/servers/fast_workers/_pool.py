@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from tsdb.engine.lending import Lender, SharedRuns
 from tsdb.memory import MemoryUse
@@ -40,6 +40,8 @@ SMOOTHING = 0.05
 """The weight of the last turn in the mean time of one."""
 SHARE_MIN = 0.5
 """With a smaller part of their memory there are no workers."""
+
+T = TypeVar("T")
 
 _log = get_logger("tsdb.fast_workers")
 
@@ -385,9 +387,14 @@ def _hand_over(ticket: asyncio.Future[FastWorker | None], worker: FastWorker | N
         worker.at_once -= 1
 
 
+def on_event_loop(begin: Callable[[], T]) -> T:
+    """Begin a query; SoftDeadlineExceeded if that would take the event loop too long."""
+    return run_checked(_HERE, begin)
+
+
 async def _compute(worker: FastWorker, start: Callable[[], object], encode: Encode) -> FastAnswer | None:
     try:
-        begun = run_checked(_HERE, start)
+        begun = on_event_loop(start)
     except SoftDeadlineExceeded:
         return None
     if not hasattr(begun, "lend"):

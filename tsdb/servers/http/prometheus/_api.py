@@ -23,7 +23,9 @@ from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http.prometheus._ask import Ask, PromqlWork, read_span, success
 from tsdb.servers.http.prometheus._federate import FederationRoutes
 from tsdb.servers.http.prometheus._listings import ListingRoutes
+from tsdb.servers.http.prometheus._repeated import RepeatedPromql, query_facts
 from tsdb.servers.http.prometheus._status import ServerFacts, StatusRoutes
+from tsdb.servers.http.shortcut import QueryShortcut
 from tsdb.servers.http.sql import FormatOptions, answer_headers, read_compression, read_epoch, read_format
 from tsdb.servers.http.wire import JSON, AnyResponse, Params, Request, Response
 
@@ -37,7 +39,7 @@ class PrometheusApiRoutes:
 
     def __init__(self, app: HttpApp, work: PromqlWork, inline: InlinePolicy) -> None:
         self._app = app
-        self._inline = inline
+        self.inline = inline
         self._work = work
 
     def close(self) -> None:
@@ -67,8 +69,8 @@ class PrometheusApiRoutes:
             clock = Timings(started - received, perf_counter() - started) if has_stats else None
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
-        facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
-        candidate = self._inline.candidate(ask.is_alone and self._app.in_flight == 1, text, *facts)
+        facts = query_facts(span, ask.session)
+        candidate = self.inline.candidate(ask.is_alone and self._app.in_flight == 1, text, *facts)
         shown = self._work.shown(ask, text, evaluate, span)
         # Statistics of a query are those of this process.
         encode = None if has_stats else partial(encode_pieces, is_range=is_range, series_max=limit)
@@ -144,6 +146,11 @@ def prometheus_api_routes(
     routes, listings = PrometheusApiRoutes(app, work, inline or InlinePolicy()), ListingRoutes(work, PREFIX)
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)
+    if fast_workers is not None:
+        shortcut = QueryShortcut.of(app, fast_workers)
+        for name in ("query", "query_range"):
+            is_range = name == "query_range"
+            shortcut.add(RepeatedPromql(f"{PREFIX}/{name}", work, routes.inline, is_range=is_range))
     add = partial(app.add, error_body=prometheus_error_body, error_status=prometheus_error_status)
     for path, handler, methods in (
         ("query", routes.query, both),

@@ -55,6 +55,10 @@ class PromqlWork:
     def database(self) -> DatabasePort:
         return self.gate.database
 
+    @property
+    def now_ms(self) -> int:
+        return self.database.promql.clock.now_ns() // _NS_PER_MS
+
     def close(self) -> None:
         """Stop the threads without waiting for running work."""
         self._pool.close()
@@ -98,16 +102,16 @@ class PromqlWork:
             return None
         return partial(
             self._fast_workers.answer,
-            start=lambda: self._begin_lent(ask, text, span),
+            start=lambda: self.begin_lent(ask.session, text, span),
             encode=encode,
             seconds_max=ask.seconds_max,
         )
 
-    def _begin_lent(self, ask: Ask, text: str, span: QueryTimes) -> LentWork:
-        """Show a query in the process list and take what it reads."""
+    def begin_lent(self, session: Session, text: str, span: QueryTimes) -> LentWork:
+        """Show a query in the process list and take what it reads; SoftDeadlineExceeded if it cannot be lent."""
         with ExitStack() as stack:
-            check = stack.enter_context(self.database.running_promql(text, ask.session, span))
-            source = self.database.promql.source(ask.session, check)
+            check = stack.enter_context(self.database.running_promql(text, session, span))
+            source = self.database.promql.source(session, check)
             query = make_lendable(text, source, span, self._tables)
             if query is None:
                 raise SoftDeadlineExceeded
@@ -179,15 +183,7 @@ class Ask:
         self.is_alone = request.is_alone
         self._request_seconds = request.seconds_max
         self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
-        wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
-        self.session = Session(
-            channel=Channel.HTTP,
-            database=resolve_database(wanted, database),
-            user=request.user,
-            identity=request.identity,
-            client=request.client_host or "",
-            timeout=self._timeout(),
-        )
+        self.session = make_session(database, request, self.find("db"), self._timeout())
 
     def _timeout(self) -> Duration | None:
         text = self.find("timeout")
@@ -242,6 +238,21 @@ class Ask:
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
             raise InvalidArguments(f"the parameter {name} must be a number, received {text!r}")
         return int(text) or None
+
+
+def make_session(
+    database: DatabasePort, request: Request, wanted: str | None, timeout: Duration | None = None
+) -> Session:
+    """Return the session of a client that wants a database by a parameter, or by a header."""
+    name = wanted or find_header(request, "db-name") or DEFAULT_DATABASE
+    return Session(
+        channel=Channel.HTTP,
+        database=resolve_database(name, database),
+        user=request.user,
+        identity=request.identity,
+        client=request.client_host or "",
+        timeout=timeout,
+    )
 
 
 def read_span(ask: Ask) -> QueryTimes:

@@ -23,11 +23,10 @@ from tsdb.servers.http.sql._text import (
     encode_null,
     encode_table,
 )
-from tsdb.servers.http.wire import JSON, TEXT, Params, Request
+from tsdb.servers.http.wire import FORM, JSON, TEXT, Params, Request
 
 _T = TypeVar("_T")
 
-FORM = "application/x-www-form-urlencoded"
 _CSV = "text/csv; charset=utf-8"
 _EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "us": "us", "µ": "us", "ms": "ms", "s": "s"}
 _COMPRESSIONS: Final[dict[str, Literal["zstd", "lz4"]]] = {"zstd": "zstd", "lz4": "lz4"}

@@ -24,10 +24,10 @@ from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.fast_workers import FastAnswer, FastWorkers
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http.shortcut import QueryShortcut
 from tsdb.servers.http.sql._answers import AnswerEncoder, answer_headers
 from tsdb.servers.http.sql._formats import TABLE_BYTES_MAX, FormatOptions
 from tsdb.servers.http.sql._parameters import (
-    FORM,
     Format,
     find,
     read_compression,
@@ -37,9 +37,9 @@ from tsdb.servers.http.sql._parameters import (
     read_limit,
     require_sql,
 )
-from tsdb.servers.http.sql._repeated import PATH, RepeatedQueries
+from tsdb.servers.http.sql._repeated import PATH, RepeatedSql
 from tsdb.servers.http.sql._work import ResponseWork
-from tsdb.servers.http.wire import AnyResponse, Params, Request, Response, find_header
+from tsdb.servers.http.wire import FORM, AnyResponse, Params, Request, Response, find_header
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -74,16 +74,8 @@ class SqlRoutes:
         self._pool = StepPool("http-sql", threads_max, scheduler=scheduler)
         self._fast_workers = fast_workers
         if fast_workers is not None:
-            app.shortcut = RepeatedQueries(
-                gate,
-                app.authenticator,
-                fast_workers,
-                inline,
-                self._make_session,
-                others=lambda: app.in_flight,
-                table_bytes_max=table_bytes_max,
-                timeout_seconds=app.timeout_seconds,
-            )
+            repeated = RepeatedSql(gate, inline, self._make_session, table_bytes_max=table_bytes_max)
+            QueryShortcut.of(app, fast_workers).add(repeated)
 
     def close(self) -> None:
         """Stop the threads without waiting for running work."""

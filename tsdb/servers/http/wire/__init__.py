@@ -10,6 +10,7 @@ from tsdb.servers.http.wire._connection import HttpConnection
 from tsdb.servers.http.wire._listener import Listener
 from tsdb.servers.http.wire._messages import (
     BEGUN,
+    FORM,
     JSON,
     TEXT,
     AnyResponse,
@@ -36,6 +37,7 @@ __all__ = [
     "BODIES_BYTES_MAX",
     "BODY_BYTES_MIN",
     "CLIENT_GONE",
+    "FORM",
     "JSON",
     "METHODS",
     "OTHER",

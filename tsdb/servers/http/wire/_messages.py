@@ -38,6 +38,7 @@ PARAMS_MAX = 10_000
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 
 
 class ClientDisconnected(Exception):
