@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
@@ -23,6 +24,7 @@ from tsdb.query.errors import OutOfMemory
 from tsdb.query.lifetime import BatchPace, MemoryWatch, Planning, QueriesBusy, QueryLife, Unfinished
 from tsdb.query.lifetime import _memory as memory
 from tsdb.query.lifetime._planning_threads import UNFINISHED_MAX
+from tsdb.query.planning._records import QueryRecords, Waiter
 from tsdb.query.session import Channel
 from tsdb.units import Duration, Size
 
@@ -148,6 +150,19 @@ def test_a_cross_join_that_was_given_up_ends_and_leaves_the_list() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_work_that_was_given_up_is_seen_to_end_although_nothing_else_calls_the_engine() -> None:
+    waiter, unfinished = Waiter(), Unfinished()
+    context, series = SessionContext(), "generate_series(1, 1000)"
+    text = f"SELECT count(*) FROM {series} a, {series} b, {series} c, {series} d"
+    streams = [context.sql(text).execute_stream() for _ in range(40)]
+    for stream in streams:  # which are kept: the end of one is a call
+        rows = QueryRecords(stream, pa.schema([]), QueryLife(SystemClock(), None), waiter, unfinished)
+        poll_until(lambda rows=rows: rows._work._future is not None)  # type: ignore[misc]
+        rows.close()
+        poll_until(lambda: unfinished.count == 0)
+    waiter.close()
+
+
 @pytest.mark.parametrize("levels", [12, 30])
 def test_views_over_views_are_bounded_and_planned_once_each(made: World, levels: int) -> None:
     views = {"v0": "SELECT n FROM cpu"}
@@ -268,12 +283,15 @@ def create_view(made: World, name: str, query: str) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
+    poll_until(lambda: condition() or gc.collect(1) < 0)
+
+
+def poll_until(condition: Callable[[], bool]) -> None:
     waiting = threading.Event()
     for _ in range(9000):
         if condition():
             return
         waiting.wait(0.01)
-        gc.collect(1)
     raise AssertionError("it did not come to that within a minute and a half")
 
 

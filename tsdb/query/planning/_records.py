@@ -17,11 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from datafusion import RecordBatch
+from datafusion import RecordBatch, lit
 
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.query.errors import OutOfMemory, execution_error, is_panic
 from tsdb.query.lifetime import QueryLife, Unfinished
+
+
+LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 0.01, 1.0
+"""How often it is looked whether work that was given up has ended: less often the longer it goes on."""
 
 
 class Waiter:
@@ -40,6 +44,12 @@ class Waiter:
                 self._thread = threading.Thread(target=self._loop.run_forever, name="query-waiter", daemon=True)
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(_next_batch(stream, work), self._loop)
+
+    def see_end(self, work: Work) -> None:
+        """Have the end of work noticed that was given up."""
+        with self._lock:
+            if self._loop is not None:
+                asyncio.run_coroutine_threadsafe(_see_end(work), self._loop)
 
     def close(self) -> None:
         """Give up every wait and stop the thread."""
@@ -69,6 +79,15 @@ async def _next_batch(stream: Any, work: Work) -> Any:
         return None
 
 
+async def _see_end(work: Work) -> None:
+    seconds = LOOK_SECONDS_MIN
+    while not work.is_over:
+        await asyncio.sleep(seconds)
+        # A task that ends on a thread of DataFusion may leave its future behind until the next call of its library.
+        lit(0)
+        seconds = min(2 * seconds, LOOK_SECONDS_MAX)
+
+
 class Work:
     """What DataFusion does for the next batch of a query, as long as it does it.
 
@@ -78,6 +97,10 @@ class Work:
 
     def __init__(self) -> None:
         self._future: weakref.ref[Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._future is None or self._future() is None
 
     def follow(self, future: Any) -> Any:
         self._future = weakref.ref(future)
@@ -164,6 +187,8 @@ class QueryRecords:
             end = self._unfinished.add(self._life)
             if not self._work.on_end(end):
                 end()
+            elif self._waiter is not None:
+                self._waiter.see_end(self._work)
         pending.cancel()
 
     def __del__(self) -> None:
