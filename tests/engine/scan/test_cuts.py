@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from tests.engine.scan.regions import MODES, Region, late_regions, put, regions, row
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan.filters.filter import make_filter
+from tsdb.engine.scan.plan import cuts
+from tsdb.engine.scan.plan.contested import find_common
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.plan.plan import plan_scan
 from tsdb.engine.scan.plan.segments import Segment
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.engine.tuning import ScanTuning
 from tsdb.model import RegionOptions, TimeRange
@@ -30,7 +33,10 @@ WHOLE = ScanTuning(look_rows_max=0)
 
 
 def plan(region: Region, tuning: ScanTuning, window: TimeRange = TimeRange.ALL) -> list[Segment]:
-    snapshot = region.snapshot(tuning=tuning)
+    return plan_again(region.snapshot(tuning=tuning), window)
+
+
+def plan_again(snapshot: Snapshot, window: TimeRange = TimeRange.ALL) -> list[Segment]:
     return list(plan_scan(snapshot, make_filter(snapshot.schema, None, within=window), ScanStatistics()).segments)
 
 
@@ -80,6 +86,46 @@ def test_segments_have_every_row_once_and_share_no_key(tuning: ScanTuning, regio
     assert sum(map(len, keys)) == len(set().union(*keys))
     for segment, rows, own in zip(segments, found, keys, strict=True):
         assert not segment.is_direct or (len(segment.parts) == 1 and len(rows) == len(own))
+
+
+@settings(max_examples=100, deadline=None)
+@given(regions() | late_regions(), st.lists(WINDOWS, min_size=2, max_size=4))
+def test_what_earlier_queries_have_found_out_changes_no_rows(region: Region, windows: list[TimeRange]) -> None:
+    kept = region.snapshot()
+    for window in windows:
+        found, fresh = (
+            sorted(
+                (sorted(sequence for part in segment.parts for _, sequence in rows_of(part)), segment.is_direct)
+                for segment in plan_again(snapshot, window)
+            )
+            for snapshot in (kept, region.snapshot())
+        )
+        assert found == fresh
+
+
+def test_sources_without_a_common_key_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def look(parts: Sequence[Part], *others: Any) -> Any:
+        looks.append(len(parts))
+        return find_common(parts, *others)
+
+    monkeypatch.setattr(cuts, "find_common", look)
+    first = put(*(row(host, time) for host in "ab" for time in range(100) if time not in (90, 95)), source=0)
+    late = put(*(row(host, time) for host in "ab" for time in (90, 95, *range(100, 200))), source=1)
+    snapshot = Region([first, late]).snapshot()
+    for window in (TimeRange(92, 200), TimeRange.ALL, TimeRange(92, 200), TimeRange(0, 150), TimeRange.ALL):
+        assert counts(plan_again(snapshot, window))[:2] == (2, 0)
+    assert looks in ([2], [2, 2])
+    # Another schema may make other series of the same rows.
+    altered = replace(snapshot, schema=replace(snapshot.schema, version=snapshot.schema.version + 1))
+    before = len(looks)
+    assert counts(plan_again(altered))[:2] == (2, 0)
+    assert len(looks) == before + 1
+    # A row that came twice is found each time.
+    again = Region([first, put(row("a", 20), row("a", 150), source=1)]).snapshot()
+    assert [counts(plan_again(again)) for _ in range(3)] == [counts(plan_again(again))] * 3
+    assert len(looks) == before + 5
 
 
 def counts(segments: list[Segment]) -> tuple[int, int, int]:

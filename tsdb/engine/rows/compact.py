@@ -260,6 +260,7 @@ class CompactReader:
         self.facts = run.facts
         self.piece_offsets = run.piece_offsets
         self.holds_narrow = True
+        self.identity = run
         self._run = run
         self._columns = frozenset(run.columns)
         self._vectors = vectors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -105,6 +105,10 @@ class Run:
     _ops: npt.NDArray[np.uint8] | None
     _fields: dict[ColumnId, pa.Array]
     """In the types of the schema, integers perhaps in narrower ones."""
+
+    @property
+    def identity(self) -> Hashable:
+        return self
 
     def reader(self, counters: Counters | None = None) -> Run:
         return self  # what is in memory costs nothing worth counting

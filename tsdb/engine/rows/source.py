@@ -6,7 +6,7 @@ rows: its span of time and sequences, whether it holds tombstones, whether its k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
@@ -74,6 +74,11 @@ Held: TypeAlias = pa.Array | npt.NDArray[Any] | _kernels.SteppedTimes
 
 class SourceReader(KnownRows, Protocol):
     """Reads rows along row ranges, or columns in the pieces in which they lie in memory."""
+
+    @property
+    def identity(self) -> Hashable | None:
+        """What stands for the rows as long as they are there, whoever reads them; None if not all of them are shown."""
+        ...
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]: ...
 

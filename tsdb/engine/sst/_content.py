@@ -38,7 +38,7 @@ def ignore_damage(reason: str) -> None:
 class FileContent:
     """What is stored of a data file."""
 
-    __slots__ = ("_has_warned", "_on_damage", "_store", "directory", "meta")
+    __slots__ = ("__weakref__", "_has_warned", "_on_damage", "_store", "directory", "meta")
 
     def __init__(self, meta: FileMeta, store: ObjectStore, directory: str, on_damage: OnDamage = ignore_damage) -> None:
         self.meta = meta

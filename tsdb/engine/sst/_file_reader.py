@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
@@ -75,6 +75,10 @@ class FileReader:
         self._footer: Footer | None = None
         self._block: SeriesBlock | None = None
         self._idle: list[ColumnReader] = []
+
+    @property
+    def identity(self) -> Hashable:
+        return self._content
 
     @property
     def footer(self) -> Footer:

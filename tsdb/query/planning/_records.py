@@ -23,7 +23,6 @@ from tsdb.errors import Cancelled, TsdbError
 from tsdb.query.errors import OutOfMemory, execution_error, is_panic
 from tsdb.query.lifetime import QueryLife, Unfinished
 
-
 LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 0.01, 1.0
 """How often it is looked whether work that was given up has ended: less often the longer it goes on."""
 

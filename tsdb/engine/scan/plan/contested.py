@@ -125,6 +125,8 @@ class CommonKeys:
     times: Times
     one: Side
     other: Side
+    is_of_all_rows: bool
+    """All rows of the sources were looked at, those included that are not wanted."""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -134,7 +136,9 @@ class CommonKeys:
         chosen = (self.times >= first) & (self.times <= last)
         if chosen.all():
             return self
-        return CommonKeys(self.numbers[chosen], self.times[chosen], self.one.only(chosen), self.other.only(chosen))
+        return CommonKeys(
+            self.numbers[chosen], self.times[chosen], self.one.only(chosen), self.other.only(chosen), False
+        )
 
 
 def find_common(parts: Sequence[Part], contested: Contested, rows_max: int) -> CommonKeys | None:
@@ -142,18 +146,29 @@ def find_common(parts: Sequence[Part], contested: Contested, rows_max: int) -> C
     is_wanted = np.zeros(contested.count, np.bool_)
     is_wanted[contested.numbers] = True
     chosen = [_choose(part, place, is_wanted) for part, place in zip(parts, contested.places, strict=True)]
-    if sum(int((stops - starts).sum()) for _, starts, stops in chosen) > rows_max:
+    counts = [int((stops - starts).sum()) for _, starts, stops in chosen]
+    if sum(counts) > rows_max:
         return None
     sources = [(*rows, *_read_times(part, *rows[1:])) for part, rows in zip(parts, chosen, strict=True)]
     found = _kernels.common_keys(sources, _KEYS_MAX)
     if found is None:
         return None
     numbers, times, *sides = map(as_numpy, found)
-    common = CommonKeys(numbers, times, Side(*sides[:4]), Side(*sides[4:]))
+    is_of_all_rows = all(map(_is_whole, parts, counts))
+    common = CommonKeys(numbers, times, Side(*sides[:4]), Side(*sides[4:]), is_of_all_rows)
     if not len(common):
         return common
     # Rows outside of the time range were compared too.
     return common.within(int(contested.first.min()), int(contested.last.max()))
+
+
+def _is_whole(part: Part, count: int) -> bool:
+    """Tell whether `count` rows that are looked at are all that may have a key in common with others."""
+    facts = part.source.facts
+    if count == facts.rows:
+        return True
+    # If all series are there, those that are not looked at have spans that overlap with no other.
+    return part.rows == facts.rows and part.time_range.contains(facts.time_range)
 
 
 def _choose(part: Part, place: Positions, is_wanted: npt.NDArray[np.bool_]) -> tuple[Positions, Positions, Positions]:

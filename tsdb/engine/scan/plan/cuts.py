@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tsdb.engine.scan.plan.apart import APART
 from tsdb.engine.scan.plan.contested import CommonKeys, Contested, find_common, find_contested
 from tsdb.engine.scan.plan.hidden import leave_out_hidden
 from tsdb.engine.scan.plan.parts import Part
@@ -36,14 +37,19 @@ _SERIES_ROWS = 4
 _SPLIT_GAIN = 2
 
 
-def separate(parts: Sequence[Part], options: RegionOptions, tuning: ScanTuning) -> Iterator[Group]:
-    """Yield parts that overlap in groups that have no key in common."""
+def separate(parts: Sequence[Part], options: RegionOptions, tuning: ScanTuning, version: int) -> Iterator[Group]:
+    """Yield parts that overlap in groups that have no key in common; `version` is that of the schema."""
     if len(parts) == 1:
         yield list(parts)
         return
     ordered = sorted(parts, key=lambda part: part.time_range.start)
+    if APART.has_all(ordered, version):
+        yield from ([part] for part in ordered)
+        return
     contested = find_contested(ordered)
     common = None if contested is None else find_common(ordered, contested, tuning.look_rows_max)
+    if common is not None and common.is_of_all_rows and not len(common):
+        APART.note(ordered, version)
     alone = _find_alone(ordered, contested, common, options)
     if contested is None or alone is not None:
         yield from ([part] for part in alone or ordered)

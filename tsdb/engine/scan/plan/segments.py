@@ -64,7 +64,7 @@ def cluster_segments(snapshot: Snapshot, parts: Sequence[Part]) -> list[Segment]
         group
         for cluster in _cluster_by_time(parts)
         for component in _cluster_by_series(cluster)
-        for group in separate(component, options, tuning)
+        for group in separate(component, options, tuning, snapshot.schema.version)
     ]
     segments = [
         Segment(tuple(group), len(group) == 1 and (group[0].source.facts.is_unique or _is_kept(options, group[0])))

@@ -155,6 +155,7 @@ class ViewReader:
         self._rows = rows
         self.schema = view.schema
         self.facts = rows.facts
+        self.identity = None
 
     @property
     def block(self) -> SeriesBlock:
