@@ -198,7 +198,8 @@ def test_a_deadline_of_the_client_is_the_time_a_statement_may_take() -> None:
         send(sql("fast").SerializeToString())
     timed, untimed = database.sessions
     assert timed.timeout is not None
-    assert 0 < timed.timeout <= 300_000_000
+    # The clocks of both ends are not the same one, and what travels is rounded up.
+    assert 0 < timed.timeout < 400_000_000
     assert untimed.timeout is None
 
 
