@@ -77,7 +77,7 @@ class SourceReader(KnownRows, Protocol):
 
     @property
     def identity(self) -> Hashable | None:
-        """What stands for the rows as long as they are there, whoever reads them; None if not all of them are shown."""
+        """The same object for all readers of these rows, while they exist; None if the reader hides some of them."""
         ...
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]: ...
